@@ -1,0 +1,450 @@
+"""The evidence record: what was computed, by whom, on which device, and every number as it was taken.
+
+One JSON file holds one experiment. Times are microseconds (``_us``), sizes bytes, clocks MHz,
+temperatures °C. Samples are stored as they were taken; medians, intervals and ratios are computed
+when the record is read. What is constant over the launches of a kernel is stored once, beside an
+array of durations. A published record has only means and says so (``Means``): no interval can be
+computed from it, so none is shown.
+
+A model is closed: an unknown field is an error, since a misspelt one would otherwise be lost.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+VERSION = 1
+"""Version of the record. A reader takes this one and every older one."""
+
+Microseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0)]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Operation = Literal["matmul", "gelu", "layernorm", "triangle", "neighbor"]
+Quantity = Literal["kernel_us", "span_us"]
+
+
+class Record(BaseModel):
+    """Base of every part of the record: closed, immutable, plain data."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DeviceState(Record):
+    """What the driver reported at one moment; a field that was not read is absent."""
+
+    pstate: str | None = None
+    temp_c: float | None = None
+    sm_mhz: float | None = None
+    mem_mhz: float | None = None
+    power_w: float | None = None
+    util_pct: tuple[float, ...] = ()
+    throttle_reasons: tuple[str, ...] = ()
+
+
+class Device(Record):
+    """The machine part that computed: a GPU, or the CPU where there is none."""
+
+    kind: Literal["gpu", "cpu"]
+    name: str
+    arch: str | None = Field(None, description="compute capability as a compiler names it, e.g. sm_90")
+    driver: str | None = None
+    platform: str | None = None
+    clocks_locked: bool | None = None
+    memory_bytes: Count | None = None
+    before: DeviceState | None = None
+    during: DeviceState | None = None
+    other_load: str | None = Field(None, description="other processes seen on the device")
+
+
+class Source(Record):
+    """Where the figures come from, so that a reader can go there."""
+
+    citation: str
+    git_commit: str | None = None
+    files: dict[str, Sha256] = Field({}, description="content hash by relative name")
+
+
+class Inputs(Record):
+    """How the input tensors were drawn."""
+
+    seed: int
+    std: Annotated[float, Field(gt=0)]
+    distribution: str
+    sha256: dict[str, Sha256] = {}
+
+
+class Method(Record):
+    """How the numbers were taken."""
+
+    rounds: Count
+    iterations: Count
+    warmup: Count
+    order: str
+    rtol: float
+    atol: float
+    tf32: bool
+    span_statistic: str
+    kernel_statistic: str
+    instruments: dict[Quantity, str] = {}
+
+
+class Means(Record):
+    """The only statistics a published record has: a mean per call, and the range of its round means."""
+
+    kernel_us: Microseconds | None = None
+    span_us: Microseconds | None = None
+    span_round_min_us: Microseconds | None = None
+    span_round_max_us: Microseconds | None = None
+
+    @model_validator(mode="after")
+    def _mean_lies_in_its_range(self):
+        low, mean, high = self.span_round_min_us, self.span_us, self.span_round_max_us
+        if None not in (low, mean, high) and not low <= mean <= high:
+            raise ValueError(f"span_us {mean} lies outside its round means {low} to {high}")
+        return self
+
+
+class Spans(Record):
+    """Samples of one awaited call, batch or graph replay: one array a round, µs per call."""
+
+    mode: Annotated[str, Field(pattern=r"^(awaited|batch-\d+|graph-\d+)$")]
+    cache: Literal["cold", "warm"]
+    rounds_us: tuple[tuple[Microseconds, ...], ...]
+
+
+class KernelLaunch(Record):
+    """One kernel of a call as the profiler recorded it: what is constant once, durations as arrays."""
+
+    name: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    registers: Count
+    shared_bytes: Count
+    mode: str
+    cache: Literal["cold", "warm"]
+    rounds_us: tuple[tuple[Microseconds, ...], ...]
+
+
+class Result(Record):
+    """One operation by one implementation (and stage or configuration) at one shape."""
+
+    operation: Operation
+    dims: tuple[Annotated[int, Field(gt=0)], ...]
+    implementation: str
+    variant: str | None = None
+    launches: Count | None = Field(None, description="kernels per call")
+    means: Means | None = None
+    spans: tuple[Spans, ...] = ()
+    kernels: tuple[KernelLaunch, ...] = ()
+    gate: dict | None = Field(None, description="what the correctness gate found, before any timing")
+    max_abs_error: Annotated[float, Field(ge=0)] | None = None
+
+    @property
+    def key(self) -> str:
+        """``matmul/cuda:pipeline`` or ``matmul/triton``: how a path names this row."""
+        return f"{self.operation}/{self.implementation}" + (f":{self.variant}" if self.variant else "")
+
+
+class Stage(Record):
+    """One step of a hand-written kernel's history, with the experiment its times are read from."""
+
+    operation: Operation
+    stage: str = Field(description="our name of the stage: tiled, registers, …")
+    kernel: str = Field(description="name of the published kernel")
+    label: str = Field(description="what the published text calls this step")
+    read_from: str = Field(description="experiment whose capture holds kernel_us")
+    changed: str
+    kernel_us: Microseconds
+    span_us: Microseconds | None = None
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    registers: Count
+    shared_bytes: Count
+    other_captures_us: tuple[Microseconds, ...] = ()
+    max_abs_error: Annotated[float, Field(ge=0)] | None = None
+
+    @property
+    def key(self) -> str:
+        return f"{self.operation}/{self.stage}"
+
+
+class Resources(Record):
+    """What a kernel asks of a multiprocessor, as a capture reported it."""
+
+    operation: Operation
+    implementation: str
+    kernel: str
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    registers: Count
+    shared_bytes: Count
+    grid_is: str | None = None
+    read_from: str | None = None
+    note: str | None = None
+
+    @property
+    def key(self) -> str:
+        return f"{self.operation}/{self.kernel}"
+
+
+class Reference(Record):
+    label: str
+    value_us: Microseconds
+
+
+class Attempt(Record):
+    """A variant that was measured and not adopted; its metric is named, since instruments differ."""
+
+    operation: Operation
+    label: str
+    metric: Quantity
+    value_us: Microseconds | tuple[Microseconds, Microseconds]
+    compared_with: Reference
+
+
+class CensusRow(Record):
+    property: str
+    values: dict[str, str | int]
+
+
+class PublishedCensus(Record):
+    """A count of instructions typed in by its publisher, not computed here."""
+
+    method: str
+    rows: tuple[CensusRow, ...]
+
+
+class LaunchModes(Record):
+    """Time per launch of one implementation by how calls are submitted; a mode not taken is absent."""
+
+    table: Literal["awaited-queued", "graph", "matched"]
+    configuration: str
+    operation: Operation
+    implementation: str
+    awaited_us: Microseconds
+    queued_10_us: Microseconds
+    queued_100_us: Microseconds | None = None
+    graph_10_us: Microseconds | None = None
+    graph_25_us: Microseconds | None = None
+    kernel_us: Microseconds | None = None
+
+    @property
+    def key(self) -> str:
+        return f"{self.table}/{self.configuration}/{self.operation}/{self.implementation}"
+
+
+class HostCost(Record):
+    """Host time of one awaited launch, a published estimate: a value or a range."""
+
+    implementation: str
+    case: str
+    low_us: Microseconds
+    high_us: Microseconds
+
+    @property
+    def key(self) -> str:
+        return f"{self.implementation}/{self.case}"
+
+
+class SweepRow(Record):
+    tile: str = Field(pattern=r"^\d+x\d+x\d+$", description="BM x BN x BK")
+    span_us: Microseconds
+
+    @property
+    def key(self) -> str:
+        return self.tile
+
+
+class TileSweep(Record):
+    metric: str
+    retained: str
+    rows: tuple[SweepRow, ...]
+
+
+class Trial(Record):
+    tile: str = Field(pattern=r"^\d+x\d+x\d+$")
+    median_us: Microseconds
+    min_us: Microseconds
+    repetitions: Count
+    runoff: bool = Field(False, description="re-measurement of the best two, not a new candidate")
+
+    @property
+    def key(self) -> str:
+        return self.tile + ("/runoff" if self.runoff else "")
+
+
+class CrossCheck(Record):
+    tile: str
+    mode: str
+    median_us: Microseconds
+    min_us: Microseconds
+
+    @property
+    def key(self) -> str:
+        return f"{self.tile}/{self.mode}"
+
+
+class Search(Record):
+    """A tuner's search over a declared space of tile shapes."""
+
+    tool: str
+    metric: str
+    space: dict[str, tuple[int, ...]]
+    candidates: Count
+    wall_s: float
+    budget_s: float
+    best: str
+    trials: tuple[Trial, ...]
+    cross_check: tuple[CrossCheck, ...] = ()
+
+
+class Control(Record):
+    """What an unchanged implementation returned over several captures."""
+
+    operation: Operation
+    implementation: str
+    quantity: Quantity = "kernel_us"
+    band_us: tuple[Microseconds, Microseconds] | None = None
+    observed_us: Microseconds | None = None
+    captures_us: tuple[Microseconds, ...] = ()
+    over: str | None = None
+    verdict: str | None = None
+    gap_to_triton_pct: tuple[float, float] | None = None
+
+    @property
+    def key(self) -> str:
+        kind = "band" if self.band_us else "captures"
+        return f"{self.operation}/{self.implementation}/{self.quantity}/{kind}"
+
+
+class Drift(Record):
+    """How far an unchanged kernel moved between two experiments, as published."""
+
+    against: str
+    operation: Operation
+    implementation: str
+    before_us: Microseconds
+    after_us: Microseconds
+    change_pct: float | None = None
+
+    @property
+    def key(self) -> str:
+        return f"{self.operation}/{self.implementation}"
+
+
+class Observation(Record):
+    """Per-launch values seen in the parts of a capture that were read, not the whole capture."""
+
+    operation: Operation
+    implementation: str
+    launches_seen: Count
+    typical_us: tuple[Microseconds, Microseconds]
+    first_launch_us: Microseconds | None = None
+    outliers_us: tuple[Microseconds, ...] = ()
+    published_mean_us: Microseconds
+
+    @property
+    def key(self) -> str:
+        return f"{self.operation}/{self.implementation}"
+
+
+class EarlierCapture(Record):
+    """The same comparison taken before, with another configuration."""
+
+    label: str
+    configuration: str
+    results: tuple[Result, ...]
+
+
+class Correctness(Record):
+    tolerance: float
+    max_abs_error: dict[str, dict[Operation, float]]
+
+
+class ReuseTest(Record):
+    """A deliberately worse tile: it predicts a ratio, and the ratio is then measured."""
+
+    label: str
+    metric: Quantity
+    reads_per_multiply_add: dict[str, float]
+    predicted_ratio: float
+    variant_us: Microseconds
+    retained_us: Microseconds
+
+
+class Step(Record):
+    """One published change on the way from a stage to the next."""
+
+    change: str
+    metric: Quantity
+    value_us: Microseconds
+
+
+class Paired(Record):
+    """Repeated spans of two builds, taken in turn."""
+
+    operation: Operation
+    metric: Quantity
+    samples_us: dict[str, tuple[Microseconds, ...]]
+
+
+class Evidence(Record):
+    """Everything one experiment has to say. See the module text for units."""
+
+    schema_version: int = Field(alias="schema")
+    experiment: str
+    origin: Literal["published", "retained", "here"]
+    when: datetime
+    device: Device
+    software: dict[str, str]
+    source: Source
+    inputs: Inputs
+    method: Method
+    results: tuple[Result, ...]
+    configuration: dict[str, str] = {}
+    earlier: EarlierCapture | None = None
+    stages: tuple[Stage, ...] = ()
+    resources: tuple[Resources, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
+    census: PublishedCensus | None = None
+    launch_modes: tuple[LaunchModes, ...] = ()
+    host_costs: tuple[HostCost, ...] = ()
+    tile_sweep: TileSweep | None = None
+    search: Search | None = None
+    controls: tuple[Control, ...] = ()
+    drift: tuple[Drift, ...] = ()
+    correctness: Correctness | None = None
+    observations: tuple[Observation, ...] = ()
+    matmul_steps: tuple[Step, ...] = ()
+    reuse_test: ReuseTest | None = None
+    paired: tuple[Paired, ...] = ()
+
+    @field_validator("schema_version")
+    @classmethod
+    def _known_version(cls, value: int) -> int:
+        if not 1 <= value <= VERSION:
+            raise ValueError(f"this Mage reads schema versions 1 to {VERSION}, the file has {value}: update Mage")
+        return value
+
+    @field_validator("when")
+    @classmethod
+    def _has_a_zone(cls, value: datetime) -> datetime:
+        if value.tzinfo is None:
+            raise ValueError("a time needs its zone, e.g. 2026-09-11T00:40:17Z")
+        return value
+
+    @model_validator(mode="after")
+    def _rows_are_told_apart(self):
+        for name in ("results", "stages", "launch_modes", "host_costs", "controls", "drift"):
+            keys = [row.key for row in getattr(self, name)]
+            if name == "results":
+                keys = [f"{row.key}{list(row.dims)}" for row in self.results]
+            twice = sorted({key for key in keys if keys.count(key) > 1})
+            if twice:
+                raise ValueError(f"{name} has two rows named {twice[0]}")
+        if self.origin == "published" and any(row.spans or row.kernels for row in self.results):
+            raise ValueError("published evidence has means only; samples belong to retained evidence")
+        return self
