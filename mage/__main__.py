@@ -1,0 +1,151 @@
+"""``python -m mage``: runs notes and says what is known about them.
+
+Exit codes: 0 done; 1 a note or a gate failed, or a report is stale; 2 the request is wrong; 3 the output or the device
+is busy; 129, 130, 143 hung up, interrupted, terminated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from mage.errors import MageError, RequestError
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str):
+        raise RequestError(f"{message}; see python -m mage --help")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Do what the command line asks for; returns the exit code."""
+    try:
+        options = _parser().parse_args(arguments)
+        return options.do(options)
+    except MageError as error:
+        return _said(str(error), error.exit_code, error)
+    except KeyboardInterrupt as error:
+        return _said("interrupted", 130, error)
+    except BrokenPipeError:
+        # The reader of the output went away; what is left of it goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        said = " ".join(str(error).split())
+        return _said(f"an error of mage's own, {type(error).__name__}: {said}; MAGE_DEBUG=1 shows where", 1, error)
+
+
+def _said(line: str, code: int, error: BaseException) -> int:
+    if os.environ.get("MAGE_DEBUG"):
+        import traceback
+
+        traceback.print_exception(error)
+    print(f"mage: {line}", file=sys.stderr)
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="python -m mage", description="A lab notebook for GPU kernels.", allow_abbrev=False)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+
+    run = commands.add_parser("run", help="execute a note and publish its reports", allow_abbrev=False)
+    run.add_argument("note", help="note-004 for every notebook of that number, or one notebook's full name")
+    run.add_argument("-e", "--experiment", help="only this experiment, a file of params/ (default: all of the note)")
+    run.add_argument(
+        "-p", "--param", action="append", default=[], metavar="NAME=VALUE", help="set a parameter for this run (YAML)"
+    )
+    run.set_defaults(do=_run)
+
+    params = commands.add_parser("params", help="list a note's parameters", allow_abbrev=False)
+    params.add_argument("note", help="note-004, or one notebook's full name")
+    params.set_defaults(do=_params)
+
+    check = commands.add_parser("check", help="list the reports that are stale, and why", allow_abbrev=False)
+    check.set_defaults(do=_check)
+
+    listed = commands.add_parser("notes", help="list the notes with their titles and experiments", allow_abbrev=False)
+    listed.set_defaults(do=_notes)
+
+    index = commands.add_parser("index", help="write outputs/index.html anew", allow_abbrev=False)
+    index.set_defaults(do=_index)
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    from mage import params
+    from mage.stop import Interrupted, Stop
+
+    requests = params.requests(options.note, options.experiment, options.param)
+    from mage import notebook
+
+    stop = Stop()
+    try:
+        with stop.on_signals():
+            return notebook.run_all(requests, stop)
+    except Interrupted as reason:
+        return _said(str(reason), reason.exit_code, reason)
+
+
+def _params(options: argparse.Namespace) -> int:
+    from mage import notes, vocabulary
+
+    for path in notes.find(options.note):
+        note = notes.read(path)
+        print(f"{note.stem}: {note.title}")
+        rows = [("name", "type", "default", "meaning")]
+        for one in note.parameters.values():
+            rows.append((one.name, one.type, _literal(one.default), one.meaning))
+        widths = [max(len(row[column]) for row in rows) for column in range(3)]
+        for row in rows:
+            print("  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=False)) + f"  {row[3]}")
+        for name in note.parameters:
+            if name in vocabulary.KNOWN:
+                print(f"  {name}: {', '.join(vocabulary.KNOWN[name])}")
+    return 0
+
+
+def _literal(value: object) -> str:
+    """A value as a params file holds it."""
+    if isinstance(value, list):
+        return f"[{', '.join(_literal(item) for item in value)}]"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _check(options: argparse.Namespace) -> int:
+    from mage import stale
+
+    code = 0
+    for status in stale.statuses():
+        where = f"{status.experiment} ({status.note or 'no note'})"
+        if status.state == "none":
+            print(f"{where}: no report yet; {status.command}")
+        elif status.state == "fresh":
+            print(f"{where}: fresh")
+        else:
+            code = 1
+            print(f"{where}: {status.state}: {'; '.join(status.reasons)}; run: {status.command}")
+    return code
+
+
+def _notes(options: argparse.Namespace) -> int:
+    from mage import notes
+
+    experiments: dict[str, list[str]] = {}
+    for file in notes.params_files():
+        experiments.setdefault(notes.named_note(file) or "", []).append(file.stem)
+    for path in notes.all_paths():
+        listed = ", ".join(experiments.get(path.stem, ["no experiment"]))
+        print(f"{path.stem[:8]}  {notes.title_of(path)}  ({path.stem}: {listed})")
+    return 0
+
+
+def _index(options: argparse.Namespace) -> int:
+    from mage import stale
+
+    print(stale.write_index())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,34 @@
+"""The words a parameter may hold, in one place, so that a misspelt one is refused before anything starts.
+
+A parameter of a note that has one of these names takes its values from here, whichever note it is.
+"""
+
+import re
+
+OPERATIONS = ("matmul", "gelu", "layernorm", "triangle", "neighbor")
+IMPLEMENTATIONS = ("pytorch", "pytorch-compiled", "triton", "cutile", "cuda", "numpy", "rust-oxide", "rust-cutile")
+STATISTICS = ("mean", "median", "fastest-round", "slowest-round")
+CACHES = ("cold", "warm")
+MODES = ("awaited", "batch-N", "graph-N")
+"""How calls are put on the device: each awaited, N in a row, or N in one graph (N from 1 up)."""
+
+KNOWN = {
+    "operations": OPERATIONS,
+    "operation": OPERATIONS,
+    "implementations": IMPLEMENTATIONS,
+    "implementation": IMPLEMENTATIONS,
+    "statistic": STATISTICS,
+    "mode": MODES,
+    "modes": MODES,
+    "cache": CACHES,
+    "caches": CACHES,
+}
+"""Words by parameter name; a list parameter holds each word at most once."""
+
+
+def knows(parameter: str, word: str) -> bool:
+    """Whether ``word`` may stand in ``parameter``; always true for a parameter without a vocabulary."""
+    words = KNOWN.get(parameter)
+    if words is None or (word in words and not word.endswith("-N")):
+        return True
+    return words is MODES and re.fullmatch(r"(batch|graph)-[1-9][0-9]*", word) is not None
