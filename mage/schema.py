@@ -221,6 +221,7 @@ class LaunchModes(Record):
     """Time per launch of one implementation by how calls are submitted; a mode not taken is absent."""
 
     table: Literal["awaited-queued", "graph", "matched"]
+    statistic: str = Field(description="what one time is of its samples; the kernel time is a capture's mean")
     configuration: str
     operation: Operation
     implementation: str

@@ -1,0 +1,113 @@
+"""How far a number may be trusted: attempts with their instrument, controls with their band, and drift."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mage import rounding, stats
+from mage.display import TableView
+from mage.schema import Evidence
+from mage.selection import Chosen
+from mage.tables.rows import QUANTITIES, implementation, operation, pick, table
+
+
+def attempts(evidence: Evidence, *, operations: Chosen = None) -> TableView:
+    """What was measured and not adopted; each row names its metric, since the instruments differ."""
+    columns = ["Operation", "Attempt", "Metric", "Value", "Up to", "Compared with", "Its value", "Slower by"]
+    records = []
+    for row in pick(evidence.attempts, operations):
+        low, high = row.value_us if isinstance(row.value_us, tuple) else (row.value_us, None)
+        records.append(
+            {
+                "Operation": operation(row),
+                "Attempt": row.label,
+                "Metric": QUANTITIES[row.metric],
+                "Value": low,
+                "Up to": high,
+                "Compared with": row.compared_with.label,
+                "Its value": row.compared_with.value_us,
+                "Slower by": (low / row.compared_with.value_us - 1) * 100,
+            }
+        )
+    times = ("Value", "Up to", "Its value")
+    return table(
+        "attempts", records, columns, "Measured and not adopted", evidence, evidence.attempts, "attempts",
+        units={**dict.fromkeys(times, "µs"), "Slower by": "%"}, formats={**dict.fromkeys(times, ".2f"), "Slower by": ".1f"},
+        row_heads=2, missing="one value, no range",
+        note="Single runs during development, whose captures were not kept. The last column is arithmetic, not a verdict.",
+    )  # fmt: skip
+
+
+def controls(evidence: Evidence, *, operations: Chosen = None, implementations: Chosen = None) -> TableView:
+    """What implementations that did not change returned over several captures, and where this one lies."""
+    columns = ["Operation", "Implementation", "Quantity", "From", "To", "Observed", "Captures", "Remark"]
+    records = []
+    for row in pick(evidence.controls, operations, implementations):
+        low, high = row.band_us or (None, None)
+        records.append(
+            {
+                "Operation": operation(row),
+                "Implementation": implementation(row),
+                "Quantity": QUANTITIES[row.quantity],
+                "From": low,
+                "To": high,
+                "Observed": row.observed_us,
+                "Captures": ", ".join(rounding.half_up(value, 2) for value in row.captures_us) or None,
+                "Remark": "; ".join(filter(None, [_lies(low, row.observed_us, high), row.verdict, row.over])) or None,
+            }
+        )
+    times = ("From", "To", "Observed")
+    return table(
+        "controls", records, columns, "What controls returned over several captures", evidence, evidence.controls, "controls",
+        units={**dict.fromkeys(times, "µs"), "Captures": "µs"}, formats=dict.fromkeys(times, ".2f"), row_heads=2,
+        note="From and To are the published band, the remarks the publisher's. "
+        "An observation outside its band marks its capture as taken under load.",
+    )  # fmt: skip
+
+
+def drift(evidence: Evidence, earlier: Iterable[Evidence], *, operations: Chosen = None, implementations: Chosen = None) -> TableView:
+    """Movement of kernels that did not change between two experiments: recomputed, beside what was published.
+
+    ``earlier`` are records to recompute from; each row uses the one that it was published against. Its own choice
+    of implementations is shown, not the comparison's, unless ``implementations`` says otherwise.
+    """
+    by_name = {record.experiment: record for record in earlier}
+    columns = ["Operation", "Implementation", "Against", "Before", "After", "Change", "Published"]
+    records = []
+    for row in pick(evidence.drift, operations, implementations):
+        before, after = (_mean(by_name.get(row.against), row), _mean(evidence, row))
+        records.append(
+            {
+                "Operation": operation(row),
+                "Implementation": implementation(row),
+                "Against": row.against,
+                "Before": before,
+                "After": after,
+                "Change": (after / before - 1) * 100 if before and after else None,
+                "Published": row.change_pct,
+            }
+        )
+    return table(
+        "drift", records, columns, "Kernels that did not change, from one experiment to the next",
+        evidence, evidence.drift, "drift",
+        units={"Before": "µs", "After": "µs", "Change": "%", "Published": "%"},
+        formats={"Before": ".3f", "After": ".3f", "Change": "+.2f", "Published": "+.1f"}, row_heads=2,
+        note="Change is recomputed from the kernel means of the two experiments.",
+    )  # fmt: skip
+
+
+def _lies(low: float | None, observed: float | None, high: float | None) -> str | None:
+    if observed is None or low is None:
+        return None
+    if low <= observed <= high:
+        return "inside"
+    return f"{abs(observed - (high if observed > high else low)):.2f} µs {'above' if observed > high else 'below'}"
+
+
+def _mean(record: Evidence | None, row) -> float | None:
+    """Mean kernel time of the result that a drift row speaks of."""
+    for result in record.results if record else ():
+        if (result.operation, result.implementation) == (row.operation, row.implementation):
+            found = stats.value(result, "kernel_us", "mean")
+            return found and found.value
+    return None

@@ -1,0 +1,134 @@
+"""How the hand-written kernels came to be what they are, stage by stage, and what each asks of the device."""
+
+from __future__ import annotations
+
+import math
+
+from mage import selection
+from mage.display import TableView
+from mage.schema import Evidence, Stage
+from mage.selection import Chosen
+from mage.tables.rows import implementation, operation, pick, sentences, table, written
+
+HAND_WRITTEN = ("cuda", "rust-oxide")
+PER = "Threads and shared memory are a block's, registers a thread's."
+CROSS = "Stages come from different captures: the factors are printed, without a verdict."
+
+
+def stages(evidence: Evidence, *, operations: Chosen = None, implementations: Chosen = None) -> TableView:
+    """Kernel time of every stage, the experiment whose capture holds it, and the factor to the stage before."""
+    columns = ["Operation", "Stage", "Published as", "Read from", "Kernel time", "Factor", "What changed"]
+    records = [
+        {
+            "Operation": operation(row),
+            "Stage": row.stage,
+            "Published as": row.label,
+            "Read from": row.read_from,
+            "Kernel time": row.kernel_us,
+            "Factor": before.kernel_us / row.kernel_us if before else None,
+            "What changed": written(row.changed.replace("start: ", "").replace("start", "first arrangement")),
+        }
+        for before, row in _with_the_one_before(_chosen(evidence, operations, implementations))
+    ]
+    return table(
+        "stages", records, columns, "Stages of the hand-written kernels, and how much faster each is than the one before",
+        evidence, evidence.stages, "stages",
+        units={"Kernel time": "µs", "Factor": "×"}, formats={"Kernel time": ".2f", "Factor": ".2f"},
+        row_heads=2, missing="no stage before it", note=CROSS,
+    )  # fmt: skip
+
+
+def stage_spans(evidence: Evidence, *, operations: Chosen = None, implementations: Chosen = None) -> TableView:
+    """Time around one awaited call of every stage, beside the kernel time in it."""
+    columns = ["Operation", "Stage", "Published as", "Span", "Kernel time", "Difference", "Factor"]
+    chosen = [row for row in _chosen(evidence, operations, implementations) if row.span_us]
+    records = [
+        {
+            "Operation": operation(row),
+            "Stage": row.stage,
+            "Published as": row.label,
+            "Span": row.span_us,
+            "Kernel time": row.kernel_us,
+            "Difference": row.span_us - row.kernel_us,
+            "Factor": before.span_us / row.span_us if before else None,
+        }
+        for before, row in _with_the_one_before(chosen)
+    ]
+    times = ("Span", "Kernel time", "Difference")
+    note = (
+        "Span and kernel time are two instruments in two runs: their difference says how large submission is, no more, "
+        "and is negative where the profiled run was the slower one."
+    )
+    return table(
+        "stage-spans", records, columns, "Time around one awaited call at each stage",
+        evidence, evidence.stages, "stages",
+        units={**dict.fromkeys(times, "µs"), "Factor": "×"}, formats={**dict.fromkeys(times, ".2f"), "Factor": ".2f"},
+        row_heads=2, missing="no stage before it", note=sentences(note, CROSS),
+    )  # fmt: skip
+
+
+def rewrites(evidence: Evidence, *, operations: Chosen = None, implementations: Chosen = None) -> TableView:
+    """What the newest stage of each kernel asks of the device, against the one it replaced."""
+    chosen = _chosen(evidence, operations, implementations)
+    last_two = [row for name in dict.fromkeys(row.operation for row in chosen) for row in _last_two(chosen, name)]
+    columns = ["Operation", "Stage", "Kernel", "Blocks", "Threads", "Registers", "Shared memory"]
+    records = [
+        {
+            "Operation": operation(row),
+            "Stage": row.stage,
+            "Kernel": row.kernel,
+            "Blocks": math.prod(row.grid),
+            "Threads": math.prod(row.block),
+            "Registers": row.registers,
+            "Shared memory": row.shared_bytes,
+        }
+        for row in last_two
+    ]
+    return table(
+        "rewrites", records, columns, "Resource request of each newest kernel, below that of the kernel it replaced",
+        evidence, evidence.stages, "stages", units={"Shared memory": "bytes"}, row_heads=2,
+        note=PER,
+    )  # fmt: skip
+
+
+def requests(evidence: Evidence, *, operations: Chosen = None, implementations: Chosen = None) -> TableView:
+    """What every captured kernel asks of a multiprocessor."""
+    columns = [
+        "Operation", "Implementation", "Kernel", "Blocks", "Threads", "Registers", "Shared memory", "Remark",
+    ]  # fmt: skip
+    records = [
+        {
+            "Operation": operation(row),
+            "Implementation": implementation(row),
+            "Kernel": written(row.kernel),
+            "Blocks": math.prod(row.grid),
+            "Threads": math.prod(row.block),
+            "Registers": row.registers,
+            "Shared memory": row.shared_bytes,
+            "Remark": "; ".join(filter(None, [row.note, row.read_from and f"read from the {row.read_from}"])) or None,
+        }
+        for row in pick(evidence.resources, operations, implementations)
+    ]
+    return table(
+        "requests", records, columns, "Resource request of each captured kernel",
+        evidence, evidence.resources, "resource requests",
+        units={"Shared memory": "bytes"}, row_heads=3, missing="no remark", note=PER,
+    )  # fmt: skip
+
+
+def _chosen(evidence: Evidence, operations: Chosen, implementations: Chosen) -> list[Stage]:
+    """Stages of the chosen operations, if the hand-written kernels, whose stages they are, are chosen too."""
+    hand = set(HAND_WRITTEN) & set(selection.words("implementations", implementations))
+    return pick(evidence.stages, operations) if hand else []
+
+
+def _with_the_one_before(rows):
+    """Each row with the one before it of the same operation, or None."""
+    last = {}
+    for row in rows:
+        yield last.get(row.operation), row
+        last[row.operation] = row
+
+
+def _last_two(rows, name: str):
+    return [row for row in rows if row.operation == name][-2:]
