@@ -1,0 +1,367 @@
+// matmul: C = A B in FP32. A is M x K, B is K x N, C is M x N, all row-major.
+//
+//     for i < M, j < N:   C[i][j] = sum over k < K of A[i][k] * B[k][j]
+//
+// Every stage does the same 2 M N K operations in the same order along k. What changes is how often
+// a value is fetched, how wide each fetch is, and whether anyone waits for it.
+//
+//     stage             what changed                                          shared reads per multiply-add
+//     tiled             16 x 16 tiles in shared memory, one output a thread    2
+//     registers         4 x 4 outputs a thread, 64 x 64 block tile,            0.5
+//                       128-bit global loads
+//     narrow            registers made worse on purpose: 2 x 4 outputs a       0.75
+//                       thread, 32 x 32 block tile
+//     registers_merged  registers as the compiler likes it: plain reads        (its choice)
+//     quads             128-bit shared reads, A transposed, K step 64          0.125 (instructions)
+//     pipeline          two buffers, filled by cp.async while the other is     0.125 (instructions)
+//                       being multiplied
+//
+// tiled takes every shape: what sticks out of the matrices is zero on the way in and not written on
+// the way out. The other stages take whole tiles only (M, N and K multiples of the block tile and the
+// K step) and 16-byte aligned pointers, so that no inner loop carries a test. Offsets are ints: a
+// tensor of 2^31 or more elements is refused before a kernel sees it.
+
+#include "mage.cuh"
+
+// One 128-bit access to four neighbouring floats; p must be 16-byte aligned.
+__device__ __forceinline__ float4 load_quad(const float* p) {
+    return *reinterpret_cast<const float4*>(p);
+}
+
+__device__ __forceinline__ void store_quad(float* p, float4 quad) {
+    *reinterpret_cast<float4*>(p) = quad;
+}
+
+// ------------------------------------------------------------------------------------------------
+// tiled (mage-001). A block of 16 x 16 threads owns a 16 x 16 tile of C, a thread one element. For
+// each 16-deep step along K every thread copies one element of A and one of B to shared memory, so
+// a value fetched from global memory once is used by 16 threads. Two barriers a step: one so that
+// the tiles are complete before anyone reads, one so that all have read before they are overwritten.
+// Each multiply-add reads one value of A and one of B from shared memory: 2 reads, which is what
+// bounds this kernel. The reads are kept scalar (shared_scalar); left alone the compiler would fetch
+// four neighbours of A at once.
+
+extern "C" __global__ void __launch_bounds__(256)
+matmul_tiled(const float* __restrict__ A, const float* __restrict__ B, float* __restrict__ C,
+             int M, int N, int K) {
+    __shared__ float a_tile[16 * 16];
+    __shared__ float b_tile[16 * 16];
+    const int tx = threadIdx.x, ty = threadIdx.y;
+
+    // Rows of tiles are folded over grid y and z, because one grid dimension ends at 65535. Unsigned:
+    // the last tile may begin past 2^31 - 1, and is then outside.
+    const unsigned column = blockIdx.x * 16 + tx;
+    const unsigned row = (blockIdx.z * gridDim.y + blockIdx.y) * 16 + ty;
+    const bool row_inside = row < static_cast<unsigned>(M);
+    const bool column_inside = column < static_cast<unsigned>(N);
+
+    float sum = 0.0f;
+    const int tiles = (K - 1) / 16 + 1;
+    for (int tile = 0; tile < tiles; ++tile) {
+        const int a_k = tile * 16 + tx;
+        const int b_k = tile * 16 + ty;
+        a_tile[ty * 16 + tx] = row_inside && a_k < K ? A[row * K + a_k] : 0.0f;
+        b_tile[ty * 16 + tx] = column_inside && b_k < K ? B[b_k * N + column] : 0.0f;
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < 16; ++k)
+            sum = fmaf(shared_scalar(&a_tile[ty * 16 + k]), shared_scalar(&b_tile[k * 16 + tx]), sum);
+        __syncthreads();
+    }
+    if (row_inside && column_inside) C[row * N + column] = sum;
+}
+
+// ------------------------------------------------------------------------------------------------
+// registers (mage-002). A block of 256 threads owns a 64 x 64 tile of C, a thread a 4 x 4 patch of it
+// in registers. For each k a thread reads four values of A and four of B and does sixteen
+// multiply-adds with them: 8/16 = 0.5 shared reads per multiply-add, a quarter of tiled. The K step
+// is 32, and the tiles come from global memory as 128-bit quads, two of A and two of B a thread.
+// Both tiles keep the row-major layout of their matrix: 2 * 64 * 32 floats = 16384 bytes.
+//
+// The body is shared with registers_merged, which differs in nothing but how a shared value is read.
+
+template <bool SCALAR>
+__device__ __forceinline__ float shared_read(const float* p) {
+    return SCALAR ? shared_scalar(p) : *p;
+}
+
+template <bool SCALAR>
+__device__ __forceinline__ void registers_body(const float* __restrict__ A, const float* __restrict__ B,
+                                               float* __restrict__ C, int N, int K,
+                                               float* a_tile, float* b_tile) {
+    const int thread = threadIdx.x;
+    const int tx = thread % 16, ty = thread / 16;
+    const int blocks_across = N / 64;
+    const int row0 = blockIdx.x / blocks_across * 64;
+    const int column0 = blockIdx.x % blocks_across * 64;
+
+    // Where this thread's quads lie: A rows are 8 quads wide, B rows 16.
+    const int a_row = thread / 8, a_quad = thread % 8 * 4;
+    const int b_row = thread / 16, b_quad = thread % 16 * 4;
+    const float* a_from = A + (row0 + a_row) * K + a_quad;
+    const float* b_from = B + b_row * N + column0 + b_quad;
+
+    float sum[4][4] = {};
+    for (int tile = 0; tile < K / 32; ++tile) {
+        store_quad(&a_tile[a_row * 32 + a_quad], load_quad(a_from));
+        store_quad(&a_tile[(a_row + 32) * 32 + a_quad], load_quad(a_from + 32 * K));
+        store_quad(&b_tile[b_row * 64 + b_quad], load_quad(b_from));
+        store_quad(&b_tile[(b_row + 16) * 64 + b_quad], load_quad(b_from + 16 * N));
+        a_from += 32;
+        b_from += 32 * N;
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < 32; ++k) {
+            float a[4], b[4];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) a[i] = shared_read<SCALAR>(&a_tile[(ty * 4 + i) * 32 + k]);
+#pragma unroll
+            for (int j = 0; j < 4; ++j) b[j] = shared_read<SCALAR>(&b_tile[k * 64 + tx * 4 + j]);
+#pragma unroll
+            for (int i = 0; i < 4; ++i)
+#pragma unroll
+                for (int j = 0; j < 4; ++j) sum[i][j] = fmaf(a[i], b[j], sum[i][j]);
+        }
+        __syncthreads();
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+        store_quad(C + (row0 + ty * 4 + i) * N + column0 + tx * 4,
+                   make_float4(sum[i][0], sum[i][1], sum[i][2], sum[i][3]));
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+matmul_registers(const float* __restrict__ A, const float* __restrict__ B, float* __restrict__ C,
+                 int M, int N, int K) {
+    __shared__ __align__(16) float a_tile[64 * 32];
+    __shared__ __align__(16) float b_tile[32 * 64];
+    registers_body<true>(A, B, C, N, K, a_tile, b_tile);
+}
+
+// ------------------------------------------------------------------------------------------------
+// narrow (mage-003, kept because it is worse). The same kernel with a smaller patch: 128 threads own
+// a 32 x 32 tile of C, a thread 2 x 4 outputs. Six shared reads feed eight multiply-adds: 0.75, half
+// as many again as registers, at the same scalar width. If shared reads bound these kernels, the time
+// must grow by about that factor of 1.5; if something else did, it would not.
+
+extern "C" __global__ void __launch_bounds__(128)
+matmul_narrow(const float* __restrict__ A, const float* __restrict__ B, float* __restrict__ C,
+              int M, int N, int K) {
+    __shared__ __align__(16) float a_tile[32 * 32];
+    __shared__ __align__(16) float b_tile[32 * 32];
+    const int thread = threadIdx.x;
+    const int tx = thread % 8, ty = thread / 8;
+    const int blocks_across = N / 32;
+    const int row0 = blockIdx.x / blocks_across * 32;
+    const int column0 = blockIdx.x % blocks_across * 32;
+
+    // Rows of both tiles are 8 quads wide; 128 threads fetch half a tile at a time.
+    const float* a_from = A + (row0 + ty) * K + tx * 4;
+    const float* b_from = B + ty * N + column0 + tx * 4;
+
+    float sum[2][4] = {};
+    for (int tile = 0; tile < K / 32; ++tile) {
+        store_quad(&a_tile[ty * 32 + tx * 4], load_quad(a_from));
+        store_quad(&a_tile[(ty + 16) * 32 + tx * 4], load_quad(a_from + 16 * K));
+        store_quad(&b_tile[ty * 32 + tx * 4], load_quad(b_from));
+        store_quad(&b_tile[(ty + 16) * 32 + tx * 4], load_quad(b_from + 16 * N));
+        a_from += 32;
+        b_from += 32 * N;
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < 32; ++k) {
+            float a[2], b[4];
+#pragma unroll
+            for (int i = 0; i < 2; ++i) a[i] = shared_scalar(&a_tile[(ty * 2 + i) * 32 + k]);
+#pragma unroll
+            for (int j = 0; j < 4; ++j) b[j] = shared_scalar(&b_tile[k * 32 + tx * 4 + j]);
+#pragma unroll
+            for (int i = 0; i < 2; ++i)
+#pragma unroll
+                for (int j = 0; j < 4; ++j) sum[i][j] = fmaf(a[i], b[j], sum[i][j]);
+        }
+        __syncthreads();
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+        store_quad(C + (row0 + ty * 2 + i) * N + column0 + tx * 4,
+                   make_float4(sum[i][0], sum[i][1], sum[i][2], sum[i][3]));
+}
+
+// ------------------------------------------------------------------------------------------------
+// registers_merged (registers without the promise to read scalars). The compiler is free to widen
+// neighbouring shared reads, and does: the four values of B become one 128-bit read, and so do four
+// steps along k of each row of A. It is the count of reads that the next stage has, by the compiler's
+// choice; the census shows what that was.
+
+extern "C" __global__ void __launch_bounds__(256)
+matmul_registers_merged(const float* __restrict__ A, const float* __restrict__ B, float* __restrict__ C,
+                        int M, int N, int K) {
+    __shared__ __align__(16) float a_tile[64 * 32];
+    __shared__ __align__(16) float b_tile[32 * 64];
+    registers_body<false>(A, B, C, N, K, a_tile, b_tile);
+}
+
+// The multiply-adds of quads and pipeline: for each k a thread's four values of A and four of B, each a
+// single 128-bit shared read (shared_quad), and sixteen multiply-adds. A is transposed (k-major), so the four rows
+// that a thread needs lie next to each other; its row stride is 68, not 64, for the reason given below.
+constexpr int A_STRIDE = 68;
+
+template <int K_STEP>
+__device__ __forceinline__ void multiply_tile(float (&sum)[4][4], const float* a_tile, const float* b_tile,
+                                              int tx, int ty) {
+#pragma unroll
+    for (int k = 0; k < K_STEP; ++k) {
+        const float4 a = shared_quad(&a_tile[k * A_STRIDE + ty * 4]);
+        const float4 b = shared_quad(&b_tile[k * 64 + tx * 4]);
+        const float a_row[4] = {a.x, a.y, a.z, a.w};
+        const float b_column[4] = {b.x, b.y, b.z, b.w};
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+#pragma unroll
+            for (int j = 0; j < 4; ++j) sum[i][j] = fmaf(a_row[i], b_column[j], sum[i][j]);
+    }
+}
+
+// ------------------------------------------------------------------------------------------------
+// quads (mage-003). The eight scalar reads of registers become two 128-bit reads: 2/16 = 0.125 shared
+// read instructions per multiply-add. For that, A is transposed on its way into shared memory: the
+// four rows of a thread's patch are contiguous for each k. The price is that a quad loaded along k is
+// scattered over four shared rows. The row stride of 68 makes this free of bank conflicts: it moves
+// each k by 4 banks (68 mod 32), so a warp that holds 2 quads of each of 16 rows stores, for each of
+// its four scalars, to 2 * 16 different banks. The K step is 64, to halve the number of barriers:
+// (64 * 68 + 64 * 64) floats = 33792 bytes.
+
+extern "C" __global__ void __launch_bounds__(256)
+matmul_quads(const float* __restrict__ A, const float* __restrict__ B, float* __restrict__ C,
+             int M, int N, int K) {
+    __shared__ __align__(16) float a_tile[64 * A_STRIDE];
+    __shared__ __align__(16) float b_tile[64 * 64];
+    const int thread = threadIdx.x;
+    const int lane = thread % 32, warp = thread / 32;
+    const int tx = thread % 16, ty = thread / 16;
+    const int blocks_across = N / 64;
+    const int row0 = blockIdx.x / blocks_across * 64;
+    const int column0 = blockIdx.x % blocks_across * 64;
+
+    // The 64 x 64 tile of A is 4 groups of 16 rows by 8 groups of 2 quads; warp w takes the quads of
+    // columns 8w ... 8w + 7 in each of the 4 row groups. A pair of lanes reads one 32-byte sector.
+    const int a_row = lane / 2, a_k = warp * 8 + lane % 2 * 4;
+    const float* a_from = A + (row0 + a_row) * K + a_k;
+    const float* b_from = B + ty * N + column0 + tx * 4;
+
+    float sum[4][4] = {};
+    for (int tile = 0; tile < K / 64; ++tile) {
+#pragma unroll
+        for (int part = 0; part < 4; ++part) {
+            const float4 a = load_quad(a_from + part * 16 * K);
+            float* to = &a_tile[a_k * A_STRIDE + part * 16 + a_row];
+            to[0 * A_STRIDE] = a.x;
+            to[1 * A_STRIDE] = a.y;
+            to[2 * A_STRIDE] = a.z;
+            to[3 * A_STRIDE] = a.w;
+            store_quad(&b_tile[(part * 16 + ty) * 64 + tx * 4],
+                       load_quad(b_from + part * 16 * N));
+        }
+        a_from += 64;
+        b_from += 64 * N;
+        __syncthreads();
+        multiply_tile<64>(sum, a_tile, b_tile, tx, ty);
+        __syncthreads();
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+        store_quad(C + (row0 + ty * 4 + i) * N + column0 + tx * 4,
+                   make_float4(sum[i][0], sum[i][1], sum[i][2], sum[i][3]));
+}
+
+// ------------------------------------------------------------------------------------------------
+// pipeline (mage-006). Until here a block copies a tile, waits, multiplies, and copies again: nothing
+// overlaps. Now there are two buffers of half the depth (K step 32), the same 33792 bytes, and the
+// copies are cp.async, which nobody waits for until the data are needed:
+//
+//     before the loop        copy tile 0 -> buffer 0, tile 1 -> buffer 1       two groups under way
+//     tile t                 wait until at most one group is left (t has landed), multiply from buffer
+//                            t % 2, then copy tile t + 2 into the buffer that this frees; it travels
+//                            while tile t + 1 is multiplied
+//     last tile              its own group is the only one left, so wait for all
+//
+// Two barriers a tile: a thread waits only for its own copies, so all must have waited before any
+// reads; and all must have read before the buffer is copied into again. B travels as 16-byte copies.
+// A is scattered by the transpose, so it travels 4 bytes at a time: a warp takes 8 columns of 4 rows,
+// which fills whole 32-byte sectors of global memory and, with the stride of 68, all 32 banks.
+
+constexpr int A_BUFFER = 32 * A_STRIDE;  // floats in one buffer of A
+constexpr int B_BUFFER = 32 * 64;        // floats in one buffer of B
+
+// Starts this thread's share of the copy of a 64 x 32 tile of A and a 32 x 64 tile of B into one of
+// the two buffers: 8 copies of 4 bytes and 2 of 16, closed as one group.
+__device__ __forceinline__ void copy_tile(float* a_buffers, float* b_buffers, int buffer,
+                                          const float* a_from, const float* b_from, int N, int K) {
+    const int thread = threadIdx.x;
+    const int lane = thread % 32, warp = thread / 32;
+    const int a_row = warp * 4 + lane / 8, a_k = lane % 8;
+    const int b_row = thread / 16, b_quad = thread % 16 * 4;
+    float* a_to = a_buffers + buffer * A_BUFFER;
+    float* b_to = b_buffers + buffer * B_BUFFER;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const int row = half * 32 + a_row;
+#pragma unroll
+        for (int step = 0; step < 32; step += 8)
+            cp_async_4(&a_to[(step + a_k) * A_STRIDE + row], &a_from[row * K + step + a_k]);
+        cp_async_16(&b_to[(half * 16 + b_row) * 64 + b_quad], &b_from[(half * 16 + b_row) * N + b_quad]);
+    }
+    cp_async_commit();
+}
+
+// Multiplies the tiles in one of the two buffers.
+__device__ __forceinline__ void multiply_buffer(float (&sum)[4][4], const float* a_buffers,
+                                                const float* b_buffers, int buffer, int tx, int ty) {
+    const float* a_tile = a_buffers + buffer * A_BUFFER;
+    const float* b_tile = b_buffers + buffer * B_BUFFER;
+    multiply_tile<32>(sum, a_tile, b_tile, tx, ty);
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+matmul_pipeline(const float* __restrict__ A, const float* __restrict__ B, float* __restrict__ C,
+                int M, int N, int K) {
+    __shared__ __align__(16) float a_buffers[2 * A_BUFFER];
+    __shared__ __align__(16) float b_buffers[2 * B_BUFFER];
+    const int thread = threadIdx.x;
+    const int tx = thread % 16, ty = thread / 16;
+    const int blocks_across = N / 64;
+    const int row0 = blockIdx.x / blocks_across * 64;
+    const int column0 = blockIdx.x % blocks_across * 64;
+    const float* a_from = A + row0 * K;  // the next tiles to copy
+    const float* b_from = B + column0;
+
+    const int tiles = K / 32;
+    for (int ahead = 0; ahead < 2 && ahead < tiles; ++ahead) {
+        copy_tile(a_buffers, b_buffers, ahead, a_from, b_from, N, K);
+        a_from += 32;
+        b_from += 32 * N;
+    }
+
+    float sum[4][4] = {};
+    for (int tile = 0; tile < tiles - 1; ++tile) {
+        cp_async_wait<1>();
+        __syncthreads();
+        multiply_buffer(sum, a_buffers, b_buffers, tile % 2, tx, ty);
+        __syncthreads();
+        if (tile + 2 < tiles) {
+            copy_tile(a_buffers, b_buffers, tile % 2, a_from, b_from, N, K);
+            a_from += 32;
+            b_from += 32 * N;
+        }
+    }
+
+    const int last = (tiles - 1) % 2;
+    cp_async_wait<0>();
+    __syncthreads();
+    multiply_buffer(sum, a_buffers, b_buffers, last, tx, ty);
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+        store_quad(C + (row0 + ty * 4 + i) * N + column0 + tx * 4,
+                   make_float4(sum[i][0], sum[i][1], sum[i][2], sum[i][3]));
+}
