@@ -222,7 +222,7 @@ def summary(results: list[GateResult]) -> str:
 def refused_defects(device: str | None = None) -> dict[str, GateResult]:
     """Gate our kernels with each published defect put into them, at a shape of three K tiles: all have to fail.
 
-    By name of ``mage.defects.DEFECTS``; runs on a GPU, else on the host, else says that nothing was checked.
+    By name of ``mage.defects.DEFECTS``, ``note`` says what each stands for; runs on a GPU, else on the host, else says that nothing was checked.
     """
     results = {}
     for name, defect in defects.DEFECTS.items():
@@ -233,4 +233,5 @@ def refused_defects(device: str | None = None) -> dict[str, GateResult]:
         )
         case = Case(defect.operation, (64, 64, 96), name)
         results[name] = check(case, row, device, source=defects.source(name))
+        results[name].note = defect.stands_for
     return results

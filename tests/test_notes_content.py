@@ -143,7 +143,7 @@ def runs(tmp_path_factory, repository, make_tree, start_mage):
 
     def tree(name: str):
         made = make_tree(tmp_path_factory.mktemp(name))
-        for folder in ("notebooks", "params", "outputs/retained"):
+        for folder in ("notebooks", "params", "kernels", "outputs/retained"):
             shutil.copytree(repository / folder, made.root / folder, dirs_exist_ok=True)
         return made
 
@@ -472,3 +472,29 @@ def test_the_readme_shows_a_figure_as_the_note_draws_it(repository):
     if matplotlib.__version__ != tested:
         pytest.skip(f"the figure was drawn with matplotlib {tested}; this is {matplotlib.__version__}")
     assert shown == figures.progression(mage.with_sources(mage.load("mage-006"))).svg, f"{name} is not what is drawn now"
+
+
+# --- what ran while the note ran ---------------------------------------------------------------------------------
+
+
+def gate_rows(pages, table):
+    rows = pages[LOAD].find("table", id=f"table-{table}").find_all("tr")
+    return [[cell.get_text(" ", strip=True) for cell in row.find_all(["th", "td"])] for row in rows[1:]]
+
+
+def test_the_gates_table_has_every_kernel_and_nothing_failed(pages):
+    from mage import cuda_stages
+
+    rows = gate_rows(pages, "gate")
+    verdicts = {row[2] for row in rows}
+    assert verdicts <= {"passed", "not checked on this machine"} and "passed" in verdicts
+    text = pages[LOAD].find("table", id="table-gate").get_text(" ")
+    for stages in cuda_stages.STAGES.values():
+        assert all(f"CUDA C++, {stage}" in text for stage in stages)
+
+
+def test_both_published_pipeline_defects_are_refused_in_the_report(pages):
+    rows = gate_rows(pages, "refused")
+    assert [row[0] for row in rows] == ["pipeline-buffer-units", "pipeline-last-buffer"]
+    assert [row[2] for row in rows] == ["refused", "refused"]
+    assert all(row[3].startswith("[") and row[4] != row[5] for row in rows)

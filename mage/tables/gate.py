@@ -48,13 +48,13 @@ def gate(results: Sequence[GateResult]) -> TableView:
     )  # fmt: skip
 
 
-def refused(results: Mapping[str, GateResult], meanings: Mapping[str, str]) -> TableView:
-    """Each defect that was put into a kernel, and how the gate answered; ``meanings`` says what each defect is."""
+def refused(results: Mapping[str, GateResult]) -> TableView:
+    """Each defect that was put into a kernel (``note`` says which), and how the gate answered."""
     columns = ["Defect", "What is wrong", "Verdict", "First wrong element", "Expected", "Got"]
     records = [
         {
             "Defect": name,
-            "What is wrong": meanings[name],
+            "What is wrong": result.note,
             "Verdict": "refused" if result.passed == "failed" else result.passed,
             "First wrong element": result.first_wrong_index and f"[{', '.join(map(str, result.first_wrong_index))}]",
             "Expected": _plain(result.expected),
