@@ -52,10 +52,13 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="execute a note and publish its reports", allow_abbrev=False)
     run.add_argument("note", help="note-004 for every notebook of that number, or one notebook's full name")
     run.add_argument("-e", "--experiment", help="only this experiment, a file of params/ (default: all of the note)")
-    run.add_argument(
-        "-p", "--param", action="append", default=[], metavar="NAME=VALUE", help="set a parameter for this run (YAML)"
-    )
+    run.add_argument("-p", "--param", action="append", default=[], metavar="NAME=VALUE", help="set a parameter for this run (YAML)")
     run.set_defaults(do=_run)
+
+    measure = commands.add_parser("measure", help="measure on this machine and keep the evidence", allow_abbrev=False)
+    measure.add_argument("experiments", nargs="+", metavar="EXPERIMENT", help="files of params/; several share one session")
+    measure.add_argument("--no-counters", action="store_true", help="leave the hardware counters out")
+    measure.set_defaults(do=_measure)
 
     params = commands.add_parser("params", help="list a note's parameters", allow_abbrev=False)
     params.add_argument("note", help="note-004, or one notebook's full name")
@@ -63,6 +66,17 @@ def _parser() -> argparse.ArgumentParser:
 
     check = commands.add_parser("check", help="list the reports that are stale, and why", allow_abbrev=False)
     check.set_defaults(do=_check)
+
+    census = commands.add_parser("census", help="count what the compilers made of every kernel; needs no GPU", allow_abbrev=False)
+    census.add_argument("operations", nargs="*", metavar="OPERATION", help="only these operations (default: all)")
+    census.add_argument("--gpu", nargs="+", metavar="ARCH", default=[], help="GPUs to compile for (default: sm_89 sm_90)")
+    census.add_argument("--json", metavar="FILE", help="write the rows there too")
+    census.add_argument("--renew", action="store_true", help="write the baseline that the tests compare with anew")
+    census.set_defaults(do=_census)
+
+    compilers = commands.add_parser("tile-compilers", help="install other releases of tileiras apart, and count with them", allow_abbrev=False)
+    compilers.add_argument("--retain", action="store_true", help="write the retained census anew")
+    compilers.set_defaults(do=_tile_compilers)
 
     listed = commands.add_parser("notes", help="list the notes with their titles and experiments", allow_abbrev=False)
     listed.set_defaults(do=_notes)
@@ -85,6 +99,33 @@ def _run(options: argparse.Namespace) -> int:
             return notebook.run_all(requests, stop)
     except Interrupted as reason:
         return _said(str(reason), reason.exit_code, reason)
+
+
+def _measure(options: argparse.Namespace) -> int:
+    from mage import experiment
+
+    asked = experiment.asked(options.experiments)
+    from mage import evidence, locks, summary
+
+    with locks.device():
+        records = experiment.measure(asked, counters=not options.no_counters)
+    for one, record in zip(asked, records, strict=True):
+        evidence.save(record, one.file)
+        print(f"{one.experiment}: {one.file} ({one.file.stat().st_size / 1000:.0f} kB)")
+    print(summary.text(records))
+    return 0
+
+
+def _census(options: argparse.Namespace) -> int:
+    from mage import census_command
+
+    return census_command.census(options.operations, options.gpu, options.json, options.renew)
+
+
+def _tile_compilers(options: argparse.Namespace) -> int:
+    from mage import census_command
+
+    return census_command.tile_compilers(options.retain)
 
 
 def _params(options: argparse.Namespace) -> int:

@@ -23,7 +23,7 @@ import re
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,7 +70,7 @@ def source(operation: str) -> str:
     return kernels.source(f"cuda/{operation}")
 
 
-def _whole(text: str, name: str) -> str:
+def whole_text(text: str, name: str) -> str:
     """``text`` with mage.cuh in the place of its include, so that what is hashed is all that is compiled."""
     if _INCLUDE not in text:
         return text
@@ -126,7 +126,7 @@ def build(operation: str, arch: str, text: str | None = None) -> Binary:
         raise RequestError(f"no architecture {arch!r}: give one like sm_89 or sm_90")
     began = time.perf_counter()
     name = f"{operation}.cu"
-    whole = _whole(source(operation) if text is None else text, name)
+    whole = whole_text(source(operation) if text is None else text, name)
     asked = json.dumps([whole, OPTIONS, compiler_version(), arch], sort_keys=True)
     key = hashlib.sha256(asked.encode()).hexdigest()
     file = cache_dir() / "cubin" / f"{operation}-{arch}-{key[:32]}.cubin"
@@ -249,7 +249,6 @@ def prepare(
     are not on the current device.
     """
     import torch
-    from cuda.bindings import driver
 
     device = out.device
     if device.type != "cuda":
@@ -261,28 +260,47 @@ def prepare(
         )
     choice = cuda_stages.choose(operation, stage, dims, inputs, out)
     arch = device_arch(device)
-    function = _function(build(operation, arch, text), choice.stage.kernel, device.index)
-
-    # The driver takes an array of pointers to the arguments. Tensor addresses are 8 bytes and dims 4: the
-    # types are given here, since the driver would read a bare Python int as a pointer.
+    grid, block = choice.stage.grid(dims), choice.stage.block
     tensors = (*inputs.values(), out)
-    values = [*(ctypes.c_void_p(t.data_ptr()) for t in tensors), *(ctypes.c_int32(d) for d in dims)]
+    run = bind(build(operation, arch, text), choice.stage.kernel, tensors, dims, grid, block)
+    return Launch(run, out, operation, stage, choice.stage.name, choice.reasons, grid, block, arch)
+
+
+def bind(
+    binary: Binary,
+    kernel: str,
+    tensors: Sequence[torch.Tensor],
+    integers: Sequence[int],
+    grid: cuda_stages.Grid,
+    block: cuda_stages.Grid,
+    device: int | None = None,
+) -> Callable[[], None]:
+    """One launch of ``kernel``, loaded and ready: its arguments are addresses of ``tensors``, then ``integers`` (int32).
+
+    The result queues the launch on PyTorch's current stream of ``device`` (None: the tensors'); it holds on to
+    the tensors and allocates nothing.
+    """
+    from cuda.bindings import driver
+
+    index = tensors[0].device.index if device is None else device
+    function = _function(binary, kernel, index)
+    # The driver takes an array of pointers to the arguments. Tensor addresses are 8 bytes and integers 4: the
+    # types are given here, since the driver would read a bare Python int as a pointer.
+    values = [*(ctypes.c_void_p(t.data_ptr()) for t in tensors), *(ctypes.c_int32(number) for number in integers)]
     arguments = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
 
-    grid, block = choice.stage.grid(dims), choice.stage.block
     launch = functools.partial(driver.cuLaunchKernel, function, *grid, *block, 0)
-    address, index, stream = ctypes.addressof(arguments), device.index, _current_stream()
-    held = (tensors, values, arguments)  # alive as long as run is: the driver reads the arguments at each launch
+    address, stream = ctypes.addressof(arguments), _current_stream()
+    held = (tuple(tensors), values, arguments)  # alive as long as run is: the driver reads the arguments at each launch
 
     def run(held=held) -> None:
         (status,) = launch(stream(index), address, 0)
         if status:
             raise LaunchError(
-                f"cuda {choice.stage.kernel}: the driver refused a launch of {grid} blocks of {block} threads: "
-                f"{status.name}"
+                f"cuda {kernel}: the driver refused a launch of {grid} blocks of {block} threads: {status.name}"
             )
 
-    return Launch(run, out, operation, stage, choice.stage.name, choice.reasons, grid, block, arch)
+    return run
 
 
 _loaded: dict[tuple[str, int], object] = {}

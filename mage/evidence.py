@@ -107,9 +107,10 @@ def to_bytes(evidence: Evidence) -> bytes:
 
 
 def _layout(value, indent: int = 0) -> str:
-    """JSON that a person can read and git can diff: short values stay on one line."""
+    """JSON that a person can read and git can diff: short values, and the samples of a round, stay on one line."""
     flat = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    if len(flat) + indent <= 140 or not isinstance(value, dict | list):
+    samples = isinstance(value, list) and all(type(item) in (int, float) for item in value)
+    if len(flat) + indent <= 140 or samples or not isinstance(value, dict | list):
         return flat
     pad = " " * (indent + 1)
     if isinstance(value, dict):

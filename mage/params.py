@@ -77,9 +77,7 @@ def requests(note: str, experiment: str | None = None, settings: Sequence[str] =
     if experiment is not None:
         files = [_chosen(experiment, files, note)]
     elif not files:
-        raise RequestError(
-            f"no params file names {note}: write params/<experiment>.yaml with the first key 'note: {found[0].stem}'"
-        )
+        raise RequestError(f"no params file names {note}: write params/<experiment>.yaml with the first key 'note: {found[0].stem}'")
     asked = _split(settings)
     read = {path.stem: notes.read(path) for path in found}
     loaded = [load(file, read) for file in files]
@@ -93,9 +91,7 @@ def requests(note: str, experiment: str | None = None, settings: Sequence[str] =
             raise RequestError(f"-p {name}: {' and '.join(taking)} would both take it; give one note's full name")
     if "experiment" in asked and len(checked) > 1:
         raise RequestError(f"-p experiment: {len(checked)} experiments are asked for; choose one with -e")
-    return [
-        _request(one, params, {name: text for name, text in asked.items() if one.stem in takers[name]}) for params, one in checked
-    ]
+    return [_request(one, params, {name: text for name, text in asked.items() if one.stem in takers[name]}) for params, one in checked]
 
 
 def load(path: Path, read: dict[str, Note] | None = None) -> Params:

@@ -14,35 +14,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
+
+from mage.schema_base import Count, DeviceState, Microseconds, Operation, Quantity, Record, Sha256
+from mage.schema_session import Ceilings, FalseAlarms, KernelCounters, Round, Void
 
 VERSION = 1
 """Version of the record. A reader takes this one and every older one."""
-
-Microseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=0)]
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Operation = Literal["matmul", "gelu", "layernorm", "triangle", "neighbor"]
-Quantity = Literal["kernel_us", "span_us"]
-
-
-class Record(BaseModel):
-    """Base of every part of the record: closed, immutable, plain data."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class DeviceState(Record):
-    """What the driver reported at one moment; a field that was not read is absent."""
-
-    pstate: str | None = None
-    temp_c: float | None = None
-    sm_mhz: float | None = None
-    mem_mhz: float | None = None
-    power_w: float | None = None
-    util_pct: tuple[float, ...] = ()
-    throttle_reasons: tuple[str, ...] = ()
-
 
 class Device(Record):
     """The machine part that computed: a GPU, or the CPU where there is none."""
@@ -113,6 +91,7 @@ class Spans(Record):
     mode: Annotated[str, Field(pattern=r"^(awaited|batch-\d+|graph-\d+)$")]
     cache: Literal["cold", "warm"]
     rounds_us: tuple[tuple[Microseconds, ...], ...]
+    rounds: tuple[Count, ...] = Field((), description="numbers of these rounds, where some were voided; else 0, 1, …")
 
 
 class KernelLaunch(Record):
@@ -126,6 +105,7 @@ class KernelLaunch(Record):
     mode: str
     cache: Literal["cold", "warm"]
     rounds_us: tuple[tuple[Microseconds, ...], ...]
+    rounds: tuple[Count, ...] = Field((), description="numbers of these rounds, where some were voided; else 0, 1, …")
 
 
 class Result(Record):
@@ -136,9 +116,14 @@ class Result(Record):
     implementation: str
     variant: str | None = None
     launches: Count | None = Field(None, description="kernels per call")
+    framework_launches: Count | None = Field(None, description="how many of them are fills and memsets of the framework")
+    which: str | None = Field(None, description="the kernel or library that really ran")
+    note: str | None = None
     means: Means | None = None
     spans: tuple[Spans, ...] = ()
     kernels: tuple[KernelLaunch, ...] = ()
+    host_us: tuple[Microseconds, ...] = Field((), description="host time of submitting one of ten calls, one value a round")
+    wall_us: tuple[Microseconds, ...] = Field((), description="device-synchronised wall time of the same calls, per call")
     gate: dict | None = Field(None, description="what the correctness gate found, before any timing")
     max_abs_error: Annotated[float, Field(ge=0)] | None = None
 
@@ -422,6 +407,13 @@ class Evidence(Record):
     matmul_steps: tuple[Step, ...] = ()
     reuse_test: ReuseTest | None = None
     paired: tuple[Paired, ...] = ()
+    rounds: tuple[Round, ...] = ()
+    voids: tuple[Void, ...] = ()
+    false_alarms: tuple[FalseAlarms, ...] = ()
+    ceilings: Ceilings | None = None
+    counters: tuple[KernelCounters, ...] = ()
+    counters_missing: str | None = Field(None, description="why there are no hardware counters")
+    wall_s: dict[str, float] = Field({}, description="where the measurement's own time went, seconds by part")
 
     @field_validator("schema_version")
     @classmethod
@@ -439,7 +431,7 @@ class Evidence(Record):
 
     @model_validator(mode="after")
     def _rows_are_told_apart(self):
-        for name in ("results", "stages", "launch_modes", "host_costs", "controls", "drift"):
+        for name in ("results", "stages", "launch_modes", "host_costs", "controls", "drift", "rounds", "counters"):
             keys = [row.key for row in getattr(self, name)]
             if name == "results":
                 keys = [f"{row.key}{list(row.dims)}" for row in self.results]

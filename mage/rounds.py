@@ -1,0 +1,113 @@
+"""Spans: interleaved rounds over every row of a measurement on a GPU, and the same code against itself.
+
+Each round takes, besides the rows, the control kernel, the timer's empty span, the device's state and the
+clock that a kernel counts. Nothing here decides what may be shown: see ``mage.samples``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from mage import timers
+from mage.cases import Case, Say
+from mage.device import Gpu
+from mage.plan import A_BATCH, AWAITED, BATCH, COLD, GRAPH, WARM, Plan, order
+from mage.probe import Probe
+from mage.samples import Key, Taken
+from mage.schema import Round
+
+
+@dataclass
+class Spanned:
+    """Everything that the span rounds took."""
+
+    taken: dict[Key, list[Taken]] = field(default_factory=lambda: defaultdict(list))
+    host_us: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    wall_us: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    pairs: dict[str, list[tuple[list[list[float]], list[list[float]]]]] = field(default_factory=dict)
+    rounds: list[Round] = field(default_factory=list)
+
+
+class Rounds:
+    """Takes spans of ``cases``, all of which have a call. Buffers, events and graphs exist before the first sample."""
+
+    def __init__(self, cases: Sequence[Case], plan: Plan, probe: Probe, gpu: Gpu, say: Say):
+        self.cases, self.plan, self.probe, self.gpu = cases, plan, probe, gpu
+        self.spans = timers.Spans(probe.evict)
+        self.graphs, self.no_graph = {}, {}
+        for case in cases:
+            for _ in range(2 * timers.WARMUP):
+                case.call.run()
+            try:
+                self.graphs[case.key] = timers.capture(case.call.run, A_BATCH)
+            except Exception as error:  # every launcher has errors of its own
+                first = (str(error).splitlines() or [type(error).__name__])[0][:120]
+                self.no_graph[case.key] = f"cannot be captured in a CUDA graph: {first}"
+                say(f"{case.key}: {self.no_graph[case.key]}")
+        for _ in range(timers.WARMUP):
+            probe.control()
+            probe.clock()
+        gpu.state()
+        gpu.remember()
+
+    def take(self) -> Spanned:
+        """All rounds, then the rounds of the pairs."""
+        found = Spanned()
+        for number in range(self.plan.rounds):
+            for place in order(len(self.cases), number, self.plan.rounds):
+                self._row(self.cases[place], found)
+            found.rounds.append(self._round("spans", number))
+        self._pairs(found)
+        return found
+
+    def _row(self, case: Case, found: Spanned) -> None:
+        plan, run, spans = self.plan, case.call.run, self.spans
+        case.call.out.fill_(math.nan)
+        self.probe.forget_persisting_lines()
+
+        def keep(mode, cache, samples):
+            found.taken[Key(case.key, "span_us", mode, cache)].append(Taken((tuple(samples),)))
+
+        keep(AWAITED, WARM, spans.awaited(run, plan.awaited))
+        keep(BATCH, WARM, spans.batched(run, A_BATCH, plan.batches))
+        if case.key in self.graphs:
+            keep(GRAPH, WARM, spans.graphed(self.graphs[case.key], A_BATCH, plan.batches))
+        else:
+            found.taken[Key(case.key, "span_us", GRAPH, WARM)].append(Taken(void=self.no_graph[case.key]))
+        host, wall = timers.host_and_wall(run, A_BATCH)
+        found.host_us[case.key].append(host)
+        found.wall_us[case.key].append(wall)
+        keep(AWAITED, COLD, spans.awaited(run, plan.cold, cold=True))
+
+    def _round(self, part: str, number: int) -> Round:
+        """The control, the empty span and the device as they are at the end of a round, still under its work."""
+        return Round(
+            part=part,
+            number=number,
+            control_us=rounded(self.spans.awaited(self.probe.control, self.plan.control)),
+            empty_us=rounded(self.spans.empty(self.plan.empty)),
+            sm_mhz=round(self.probe.clock(), 1),
+            state=self.gpu.state(),
+            loaded=self.gpu.load(),
+        )
+
+    def _pairs(self, found: Spanned) -> None:
+        """Arms of the same call, one behind the other, which of the two comes first alternating by round."""
+        count = self.plan.pairs_a_row(len(self.cases))
+        for case in self.cases:
+            found.pairs[case.key] = [([], []) for _ in range(count)]
+        for number in range(self.plan.rounds if count else 0):
+            for place in order(len(self.cases), number, self.plan.rounds):
+                case = self.cases[place]
+                for pair in found.pairs[case.key]:
+                    for arm in (pair[::-1] if number % 2 else pair):
+                        arm.append(self.spans.awaited(case.call.run, self.plan.pair_calls))
+            found.rounds.append(self._round("span pairs", number))
+
+
+def rounded(samples: Sequence[float]) -> tuple[float, ...]:
+    """Samples to 0.001 µs, the resolution of the record."""
+    return tuple(round(value, 3) for value in samples)

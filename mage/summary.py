@@ -1,0 +1,124 @@
+"""A measurement in a terminal: one line a row, what was voided, where the time went."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mage import stats, verdicts
+from mage.schema import Evidence, Result
+
+
+def text(records: Sequence[Evidence]) -> str:
+    """Every row of ``records`` once, in µs: medians, for warm kernel time with quartiles."""
+    first = records[0]
+    rows: dict[str, tuple[Result, Evidence]] = {}
+    for record in records:
+        for result in record.results:
+            rows.setdefault(f"{result.key} {result.dims}", (result, record))
+    quantity = "kernel_us" if first.device.kind == "gpu" else "span_us"
+    head = (
+        "operation", "implementation", "kernel warm [q1-q3]", "cold", "awaited", "cold", "batch", "graph", "launches",
+        "against the best other",
+    )  # fmt: skip
+    lines = [head]
+    every = [result for result, _ in rows.values()]
+    part = "kernels" if quantity == "kernel_us" else "spans"
+    loaded = frozenset(one.number for one in first.rounds if one.part == part and one.loaded)
+    for result in every:
+        kernel = _quartiles(result, "kernel_us")
+        name = result.implementation + (f":{result.variant}" if result.variant else "")
+        if not result.spans and not result.kernels:
+            gate = result.gate or {}
+            lines.append((result.operation, name, f"no time: gate {gate.get('passed')}: {gate.get('reason') or 'see voids'}"[:110]))
+            continue
+        lines.append(
+            (
+                result.operation,
+                name,
+                kernel,
+                _median(result, "kernel_us", "awaited", "cold"),
+                _median(result, "span_us", "awaited", "warm"),
+                _median(result, "span_us", "awaited", "cold"),
+                _median(result, "span_us", "batch-10", "warm"),
+                _median(result, "span_us", "graph-10", "warm"),
+                "-" if result.launches is None else f"{result.launches} ({result.framework_launches} fills)",
+                _verdict(result, every, quantity, loaded),
+            )
+        )
+    widths = [max(len(line[column]) for line in lines if len(line) == len(head)) for column in range(len(head))]
+    shown = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=False)).rstrip() for line in lines]
+    return "\n".join([*shown, "", *_about(records)])
+
+
+def agreement(one: Evidence, other: Evidence) -> list[str]:
+    """Rows whose warm median kernel time differs between two sessions by more than max(2 %, 0.1 µs), one line each."""
+    lines = []
+    theirs = {(row.key, row.dims): row for row in other.results}
+    for row in one.results:
+        pair = [stats.value(r, "kernel_us", "median") if r else None for r in (row, theirs.get((row.key, row.dims)))]
+        if None in pair:
+            lines.append(f"{row.key}: no time in one of the two sessions")
+        elif abs(pair[0].value - pair[1].value) > max(0.02 * min(p.value for p in pair), 0.1):
+            lines.append(f"{row.key}: {pair[0].value:.2f} and {pair[1].value:.2f} us")
+    return lines
+
+
+def _about(records: Sequence[Evidence]) -> list[str]:
+    first = records[0]
+    lines = [f"{first.device.name}, {first.method.rounds} rounds; {first.device.other_load}"]
+    if first.ceilings:
+        c = first.ceilings
+        l2 = ", ".join(f"{int(moved) / 1e6:.1f} MB {rate:.0f}" for moved, rate in c.l2_gb_s.items())
+        lines.append(f"limits: DRAM {c.dram_gb_s} GB/s; L2 GB/s by footprint: {l2}; FP32 {c.fp32_tflops} TFLOP/s at {c.fp32_mhz} MHz")
+    for one in first.false_alarms:
+        rate = "no rate" if one.rate is None else f"{100 * one.rate:.1f} %"
+        lines.append(f"A/A {one.quantity}: {one.alarms} alarms, {one.pairs - one.not_judged} of {one.pairs} pairs judged: {rate}")
+    parts = list(dict.fromkeys(one.part for one in first.rounds))
+    for part in parts:
+        rounds = [one for one in first.rounds if one.part == part]
+        control = [float(np.median(one.control_us)) for one in rounds if one.control_us]
+        clock = [one.sm_mhz for one in rounds if one.sm_mhz]
+        loaded = [one.number for one in rounds if one.loaded]
+        said = f"{part}: control {min(control):.2f} to {max(control):.2f} us" if control else f"{part}: no control"
+        said += f", clock {min(clock):.0f} to {max(clock):.0f} MHz" if clock else ""
+        lines.append(f"{said}, loaded rounds {loaded or 'none'}")
+    voids = list(dict.fromkeys(void for record in records for void in record.voids))
+    lines.append(f"voids: {len(voids) or 'none'}")
+    alike: dict[tuple, list] = {}
+    for void in voids:
+        alike.setdefault((void.reason, void.rounds), []).append(void)
+    for (reason, rounds), group in list(alike.items())[:40]:
+        where = " ".join(filter(None, (group[0].row or "every row", group[0].quantity, group[0].mode, group[0].cache)))
+        more = f" and {len(group) - 1} more" if len(group) > 1 else ""
+        lines.append(f"  {where}{more}{f' rounds {list(rounds)}' if rounds else ''}: {reason}")
+    counted = sum(len(record.counters) for record in records)
+    lines.append(f"counters: {first.counters_missing or f'{counted} kernels'}")
+    lines.append("wall time, s: " + ", ".join(f"{part} {seconds:.1f}" for part, seconds in first.wall_s.items()))
+    return lines
+
+
+def _median(result: Result, quantity: str, mode: str, cache: str) -> str:
+    value = stats.value(result, quantity, "median", mode=mode, cache=cache)
+    return "-" if value is None else f"{value.value:.2f}"
+
+
+def _quartiles(result: Result, quantity: str) -> str:
+    value = stats.value(result, quantity, "median")
+    return "-" if value is None else f"{value.value:.2f} [{value.low:.2f}-{value.high:.2f}]"
+
+
+def _verdict(result: Result, every: Sequence[Result], quantity: str, loaded: frozenset[int]) -> str:
+    shape = (result.operation, result.dims)
+    peers = [one for one in every if (one.operation, one.dims) == shape and one.implementation != result.implementation]
+    timed = [(value.value, one) for one in peers if (value := stats.value(one, quantity, "median"))]
+    if not timed:
+        return "-"
+    best = min(timed, key=lambda pair: pair[0])[1]
+    verdict = verdicts.between(result, best, quantity, left_out=loaded)
+    if verdict is None:
+        return "-"
+    name = best.implementation + (f":{best.variant}" if best.variant else "")
+    ratio = verdict.ratio
+    return f"{verdict.word} {ratio.median:.3f} [{ratio.low:.3f}, {ratio.high:.3f}] {name}"
