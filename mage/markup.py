@@ -103,6 +103,8 @@ def code_block(source: str, language: str = "python") -> str:
     except ClassNotFound:
         lexer = TextLexer()
     marked = highlight(source.strip("\n"), lexer, HtmlFormatter(nowrap=True))
+    # Names, operators and blanks have the colour of text; their marks would be half of a page's elements.
+    marked = re.sub(r'<span class="[nopw]">([^<]*)</span>', r"\1", marked)
     return f'<pre class="mage-code"><code>{marked.rstrip()}</code></pre>\n'
 
 

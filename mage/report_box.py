@@ -86,6 +86,8 @@ class Box:
     hashes: tuple[tuple[str, str], ...]
     commit: str
     command: str
+    machine: str
+    """What executed the note and its live checks, where the numbers were taken elsewhere; else empty."""
     run: Run
 
     @property
@@ -119,6 +121,7 @@ def box(provenance: Mapping[str, Any], declared: Mapping[str, Parameter]) -> Box
         hashes=tuple(_hashes(provenance.get("hashes") or {})),
         commit=_commit(provenance.get("git")),
         command=str(provenance.get("command", "")),
+        machine="" if origin == "here" else _executed_on(provenance.get("device") or {}),
         run=_run(provenance),
     )
 
@@ -160,6 +163,11 @@ def _device_facts(machine: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         yield "Clocks", str(machine.get("clocks") or {True: "locked", False: "not locked"}.get(locked, NOT_RECORDED))
     if machine.get("software"):
         yield "Measured with", ", ".join(f"{name} {version}" for name, version in machine["software"].items())
+
+
+def _executed_on(device: Mapping[str, Any]) -> str:
+    cores = f"{device['cores']} cores" if device.get("cores") else ""
+    return ", ".join(filter(None, (device.get("name"), cores, device.get("platform"))))
 
 
 def _bytes(value: Any) -> str:

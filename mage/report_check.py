@@ -81,6 +81,8 @@ def _fetches(soup: Tag) -> Iterator[str]:
         css = element.get("style") or (element.string if element.name == "style" else None)
         yield from (f"{_at(element)}: style fetches {_short(url)}" for url in _css_fetches(css or ""))
         for name in ("src", "href"):
+            if re.search(r"[\t\r\n]", element.get(name) or ""):
+                yield f"{_at(element)}: {name} is broken over lines, which a browser joins"
             yield from (f"{_at(element)}: the drawing in {name} {problem}" for problem in _drawing(element.get(name)))
 
 
