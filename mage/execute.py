@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import hashlib
 import json
 import logging
 import os
@@ -15,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,7 +68,6 @@ class Session:
         self._places: list[notes.Place | None] = []
         self._place: notes.Place | None = None
         self._process: subprocess.Popen | None = None
-        self._sockets = _socket_dir(request.experiment)
 
     @property
     def log(self) -> Path:
@@ -106,7 +105,6 @@ class Session:
                         raise NoteFailed(self._described(error)) from error
         finally:
             self._progress.close()
-            shutil.rmtree(self._sockets, ignore_errors=True)
 
     def execute(self, manager: Any) -> None:
         """What papermill's engine does with a notebook that it has prepared."""
@@ -115,6 +113,8 @@ class Session:
             if "injected-parameters" in cell.metadata.tags:
                 cell["id"] = "injected-parameters"  # papermill draws one at random
         self._places = notes.places(manager.nb.cells)
+        # The paths of sockets must be short, and their folder private.
+        self._sockets = Path(tempfile.mkdtemp(prefix="run-", dir=locks.runtime_dir()))
         kernel = self._kernel_manager()
         client = PapermillNotebookClient(
             manager,
@@ -183,6 +183,7 @@ class Session:
             # Without it the debugger, which nobody attaches here, warns about Python's frozen modules.
             "PYDEVD_DISABLE_FILE_VALIDATION": "1",
             kernel_launcher.PARENT: str(os.getpid()),
+            kernel_launcher.FOLDER: str(self._sockets),
         }
 
     def _begin(self, cell: Any, cell_index: int) -> None:
@@ -260,6 +261,7 @@ class Session:
         if client.kc is not None:
             client.kc.stop_channels()
         kernel.cleanup_resources()
+        shutil.rmtree(self._sockets, ignore_errors=True)
 
 
 class _Engine(NBClientEngine):
@@ -271,19 +273,6 @@ class _Engine(NBClientEngine):
 
 
 papermill_engines.register("mage", _Engine)
-
-
-def _socket_dir(experiment: str) -> Path:
-    """An empty private folder for the kernel's sockets, whose paths must be short.
-
-    Its name is that of the output, whose lock is held: what lies there is of a run that was killed.
-    """
-    place = os.stat(paths.OUTPUTS)
-    name = hashlib.sha256(f"{place.st_dev} {place.st_ino} {experiment}".encode()).hexdigest()[:12]
-    folder = locks.runtime_dir() / name
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(mode=0o700)
-    return folder
 
 
 @contextlib.contextmanager

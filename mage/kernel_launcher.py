@@ -17,6 +17,8 @@ from pathlib import Path
 
 PARENT = "MAGE_RUNNER_PID"
 """Environment variable: the process that the kernel must not outlive."""
+FOLDER = "MAGE_RUNNER_FOLDER"
+"""Environment variable: the folder that the runner made for the kernel alone."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -28,8 +30,10 @@ def main(arguments: list[str]) -> int:
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
     prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != int(os.environ.pop(PARENT)):
-        return 1  # the runner died before it could be watched
+    runner, folder = int(os.environ.pop(PARENT)), os.environ.pop(FOLDER)
+    if os.getppid() != runner:
+        _clear(folder)
+        return 1  # it died before it could be watched
     # Orphans of the kernel, daemons among them, become children of the guard, so that none is lost from sight.
     prctl(_PR_SET_CHILD_SUBREAPER, 1)
     guard = os.getpid()
@@ -42,7 +46,17 @@ def main(arguments: list[str]) -> int:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
         _kernel(arguments)
         return 0
-    return _watch(kernel)
+    code = _watch(kernel)
+    if os.getppid() != runner:
+        _clear(folder)
+    return code
+
+
+def _clear(folder: str) -> None:
+    """Remove the runner's folder for the kernel: nobody else is left to do it."""
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _watch(kernel: int) -> int:

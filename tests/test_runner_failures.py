@@ -135,13 +135,9 @@ TROUBLES = [
         params=(("cell_timeout_s", 3),),
     ),
     Trouble("note-timeout", SLEEP, (r"note", r"6 s"), params=(("note_timeout_s", 6),)),
-    Trouble(
-        "note-timeout-deaf", "import ctypes; ctypes.PyDLL(None).sleep(600)", (r"note", r"6 s"), params=(("note_timeout_s", 6),)
-    ),
+    Trouble("note-timeout-deaf", "import ctypes; ctypes.PyDLL(None).sleep(600)", (r"note", r"6 s"), params=(("note_timeout_s", 6),)),
     Trouble("lost-table", "print('no table')", (r"stages", r"table"), tables=("stages",)),
-    Trouble(
-        "table-twice", TABLE.replace("\nStages()", "\ndisplay(Stages())\nStages()"), (r"stages", r"2|twice"), tables=("stages",)
-    ),
+    Trouble("table-twice", TABLE.replace("\nStages()", "\ndisplay(Stages())\nStages()"), (r"stages", r"2|twice"), tables=("stages",)),
     Trouble("undeclared-table", TABLE, (r"stages",)),
     Trouble("wrong-table", OTHER_TABLE, (r"stages|others",), tables=("stages",)),
     Trouble("tolerated-error", tagged("raise ValueError('hushed up')", "raises-exception"), (r"ValueError", r"hushed up")),
@@ -157,9 +153,7 @@ def test_a_note_that_fails_leaves_the_last_good_report(scenario, good, at_once, 
     def play(trouble):
         tree = good.copy(tmp_path_factory.mktemp(trouble.name) / "tree")
         (tree.root / "kernel.json").unlink()
-        tree.note(
-            cells=[("markdown", "## The first step"), TELL, trouble.cell, trouble.after], parameters=OUT, tables=trouble.tables
-        )
+        tree.note(cells=[("markdown", "## The first step"), TELL, trouble.cell, trouble.after], parameters=OUT, tables=trouble.tables)
         tree.params(out=str(tree.root), **dict(trouble.params))
         before = tree.published(), times(tree)
         return tree, before, run_mage("run", "note-900", root=tree.root)
@@ -221,9 +215,7 @@ ENDS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGK
 
 
 @pytest.mark.parametrize("scenario", [(s, busy) for s in ENDS for busy in BUSY], ids=lambda s: f"{s[0].name}-{s[1]}")
-def test_a_signal_to_the_runner_ends_everything_within_5_s(
-    scenario, good, at_once, start_mage, run_mage, eventually, tmp_path_factory
-):
+def test_a_signal_to_the_runner_ends_everything_within_5_s(scenario, good, at_once, start_mage, run_mage, eventually, tmp_path_factory):
     def play(scenario):
         number, busy = scenario
         tree = good.copy(tmp_path_factory.mktemp("signal") / "tree")
@@ -689,3 +681,4 @@ def test_a_terminal_shows_a_bar_with_heading_and_time(tree, start_mage):
     assert started.wait().rc == 0
     text = seen.decode("utf-8", "replace")
     assert "\r" in text and "Adding things" in text and re.search(r"\d:\d\d|\d s", text)
+    assert "\rnote-900-tiny tiny" in text and not re.search(r"cell \d", text), "a bar that moves, not a log"
