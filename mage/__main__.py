@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     census.add_argument("--renew", action="store_true", help="write the baseline that the tests compare with anew")
     census.set_defaults(do=_census)
 
-    compilers = commands.add_parser("tile-compilers", help="install other releases of tileiras apart, and count with them", allow_abbrev=False)
+    compilers = commands.add_parser("tile-compilers", help="install other releases of tileiras apart", allow_abbrev=False)
     compilers.add_argument("--retain", action="store_true", help="write the retained census anew")
     compilers.set_defaults(do=_tile_compilers)
 

@@ -147,7 +147,9 @@ def here(
 def check(case: Case, row: Row, device: str | None = None, **options) -> GateResult:
     """Gate one implementation at one case; "not checked on this machine" with the reason where it cannot run."""
     if not row.can_run:
-        return GateResult(case.operation, row.implementation, row.variant, list(case.dims), gate.NOT_CHECKED, row.why_not, case=case.name)
+        result = GateResult(case.operation, row.implementation, row.variant, list(case.dims), gate.NOT_CHECKED, row.why_not, case=case.name)
+        gate.strict_fp32(result, device or implementations.default_device())
+        return result
     return gate.check(
         case.operation, row.implementation, row.variant, case.dims, device,
         make_inputs=case.make_inputs, case=case.name, **options,
@@ -222,7 +224,8 @@ def summary(results: list[GateResult]) -> str:
 def refused_defects(device: str | None = None) -> dict[str, GateResult]:
     """Gate our kernels with each published defect put into them, at a shape of three K tiles: all have to fail.
 
-    By name of ``mage.defects.DEFECTS``, ``note`` says what each stands for; runs on a GPU, else on the host, else says that nothing was checked.
+    By name of ``mage.defects.DEFECTS``; ``note`` says what each stands for. Runs on a GPU, else on the host, else says
+    that nothing was checked.
     """
     results = {}
     for name, defect in defects.DEFECTS.items():
