@@ -80,6 +80,18 @@ test: $(ENVIRONMENT)
 	@exec $(PY) -m pytest
 	@echo "Next: make notes"
 
+## Count what the compilers made of every kernel, for sm_89 and sm_90; needs no GPU
+.PHONY: census
+census: $(ENVIRONMENT)
+	@exec $(MAGE) census
+	@echo "Next: make note-004"
+
+## Install other releases of the tile compiler apart, and count with them
+.PHONY: tile-compilers
+tile-compilers: $(ENVIRONMENT)
+	@exec $(MAGE) tile-compilers
+	@echo "Next: make note-004 EXPERIMENT=mage-004"
+
 ## Open the notes in JupyterLab
 .PHONY: lab
 lab: $(ENVIRONMENT)

@@ -12,6 +12,8 @@ _HOMES = {
     "Quotes": "claims",
     "with_sources": "lookup",
     "compare": "comparison",
+    "census": "counting",
+    "Counts": "counts",
 }
 
 __all__ = sorted(_HOMES)

@@ -111,7 +111,8 @@ def check(
     checker, which sees a store past the end only when nothing of ours lies there.
 
     On the host a CUDA C++ kernel with asynchronous copies is run at both extremes: bytes that land when
-    the copy is issued, and bytes that land when it is waited for. Times are not taken here.
+    the copy is issued, and bytes that land when it is waited for. Compiled code is also read, on any machine
+    (``strict_fp32``). Times are not taken here.
     RequestError for dims or names that do not exist; every other failure is in the result.
     """
     operation = operations.get(operation)
@@ -132,7 +133,7 @@ def check(
             _Check(operation, dims, device, prepare, make_inputs, result, fence).run()
         except UnsupportedError as error:
             result.reason = str(error)
-            return result
+            break
         except RequestError:
             raise
         except (MageError, RuntimeError, ValueError, TypeError) as error:
@@ -142,7 +143,29 @@ def check(
             if len(options) > 1:
                 result.reason += f" (asynchronous copies landing at their {option['cp_async']})"
             return result
+    if factory is None and source is None and config is None:
+        strict_fp32(result, device)
     return result
+
+
+def strict_fp32(result: GateResult, device: str) -> None:
+    """Add the check that a kernel's compiled code has no tensor-core instruction; one that has fails, run or not.
+
+    The code is for the device, or for sm_90 where there is no GPU. Where it cannot be compiled there is no such check.
+    """
+    from mage import counting, cuda, offline
+
+    variant = result.variant or implementations.variants(result.operation, result.implementation)[-1]
+    if (result.operation, result.implementation, variant) not in offline.units():
+        return
+    arch = cuda.device_arch(device) if device.startswith("cuda") else "sm_90"
+    try:
+        found = counting.strict_fp32(result.operation, result.implementation, variant, arch)
+    except MageError:
+        return
+    result.checks["strict FP32"] = not found
+    if found:
+        _fail(result, "strict FP32", f"the code for {arch} computes on tensor cores: {', '.join(found)}")
 
 
 def _copies(operation: Operation, variant: str | None, source) -> tuple[str, ...]:

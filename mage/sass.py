@@ -1,8 +1,7 @@
-"""Counting what the GPU's own code does: a parser of disassembled SASS, and of PTX before it.
+"""Counting what the GPU's own code does: a parser of disassembled SASS.
 
-SASS is what runs; PTX is what a front end handed to the assembler. Both are read as text, from
-cuobjdump, nvdisasm or a compiler's own output, and counted by space and width. Nothing here knows
-which compiler wrote the code or needs a GPU.
+SASS is what runs. It is read as text, from cuobjdump or nvdisasm, and counted by space and width.
+Nothing here knows which compiler wrote the code or needs a GPU.
 """
 
 from __future__ import annotations
@@ -182,41 +181,3 @@ def reads_per_multiply_add(instructions) -> tuple[float, float] | None:
         return None
     return tuple(counts.get(key, 0) / counts["multiply-adds"] for key in ("shared words read", "shared loads"))
 
-
-_PTX = re.compile(r"^\s*(?:@!?%?\w+\s+)?(?P<opcode>[a-z][\w.:]*)\s*(?P<operands>[^;]*);")
-_PTX_TYPE = re.compile(r"\.(?:v(?P<vector>[248])\.)?[bufs](?P<bits>8|16|32|64|128)\b")
-_PTX_SPACES = {"global": "global", "shared": "shared", "shared::cta": "shared", "local": "local", "param": "param"}
-
-
-def count_ptx(text: str) -> dict[str, int]:
-    """Instructions of a PTX text by what they do; loads and stores by space, and by width as ``global loads 4x32``.
-
-    ``1x32`` is a scalar 32-bit access, ``4x32`` a vector of four: 128 bits.
-    """
-    counts: Counter[str] = Counter()
-    for line in text.splitlines():
-        statement = line.split("//", 1)[0].lstrip("{ \t")
-        match = _PTX.match(statement)
-        if not match:
-            continue
-        opcode = match["opcode"]
-        parts = opcode.split(".")
-        if parts[0] in ("ld", "st"):
-            space = next((_PTX_SPACES[p] for p in parts[1:] if p in _PTX_SPACES), "generic")
-            if space == "param":
-                continue
-            kind = f"{space} {'loads' if parts[0] == 'ld' else 'stores'}"
-            counts[kind] += 1
-            if width := _PTX_TYPE.search(opcode):
-                counts[f"{kind} {width['vector'] or 1}x{width['bits']}"] += 1
-        elif parts[0] in ("bar", "barrier"):
-            counts["barriers"] += 1
-        elif parts[0] == "shfl":
-            counts["shuffles"] += 1
-        elif opcode.startswith(("cp.async.ca", "cp.async.cg")):
-            counts["cp.async"] += 1
-        elif opcode.startswith(("fma.rn.f32", "fma.rn.ftz.f32")):
-            counts["fma"] += 1
-        elif opcode.startswith(("mma.", "wgmma.mma")):
-            counts["tensor-core"] += 1
-    return dict(counts)

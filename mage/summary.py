@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mage import stats, verdicts
+from mage import judged, stats
 from mage.schema import Evidence, Result
 
 
@@ -17,15 +17,14 @@ def text(records: Sequence[Evidence]) -> str:
     for record in records:
         for result in record.results:
             rows.setdefault(f"{result.key} {result.dims}", (result, record))
-    quantity = "kernel_us" if first.device.kind == "gpu" else "span_us"
+    quantity = judged.quantity(first)
     head = (
         "operation", "implementation", "kernel warm [q1-q3]", "cold", "awaited", "cold", "batch", "graph", "launches",
         "against the best other",
     )  # fmt: skip
     lines = [head]
     every = [result for result, _ in rows.values()]
-    part = "kernels" if quantity == "kernel_us" else "spans"
-    loaded = frozenset(one.number for one in first.rounds if one.part == part and one.loaded)
+    loaded = judged.loaded(first, quantity)
     for result in every:
         kernel = _quartiles(result, "kernel_us")
         name = result.implementation + (f":{result.variant}" if result.variant else "")
@@ -110,15 +109,9 @@ def _quartiles(result: Result, quantity: str) -> str:
 
 
 def _verdict(result: Result, every: Sequence[Result], quantity: str, loaded: frozenset[int]) -> str:
-    shape = (result.operation, result.dims)
-    peers = [one for one in every if (one.operation, one.dims) == shape and one.implementation != result.implementation]
-    timed = [(value.value, one) for one in peers if (value := stats.value(one, quantity, "median"))]
-    if not timed:
+    found = judged.against_best(result, every, quantity, loaded)
+    if found is None:
         return "-"
-    best = min(timed, key=lambda pair: pair[0])[1]
-    verdict = verdicts.between(result, best, quantity, left_out=loaded)
-    if verdict is None:
-        return "-"
+    best, ratio = found.other, found.verdict.ratio
     name = best.implementation + (f":{best.variant}" if best.variant else "")
-    ratio = verdict.ratio
-    return f"{verdict.word} {ratio.median:.3f} [{ratio.low:.3f}, {ratio.high:.3f}] {name}"
+    return f"{found.verdict.word} {ratio.median:.3f} [{ratio.low:.3f}, {ratio.high:.3f}] {name}"

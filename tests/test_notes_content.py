@@ -114,12 +114,14 @@ DISAGREE = {
         "published: 8.19 µs; not among the 6 values listed",
         "published: 12.67 µs; the evidence gives 12.69 µs",
         "published: 0.0 %; the evidence gives 0.09 %",
+        "published: Triton's loads are scalar; the data: 128 bits wide",
     ],
     CHOSE: [
         "published: means of 100 launches; the data: medians of 100 samples",
         "published: 7.77 µs; the evidence gives 8.73 µs",
         "published: a third; the evidence gives 25 %",
         "published: 1.5e-5; the evidence gives 1.38e-5",
+        "published: the same multiply-adds; the data: twice the FP32 instructions",
     ],
 }
 
@@ -498,3 +500,24 @@ def test_both_published_pipeline_defects_are_refused_in_the_report(pages):
     assert [row[0] for row in rows] == ["pipeline-buffer-units", "pipeline-last-buffer"]
     assert [row[2] for row in rows] == ["refused", "refused"]
     assert all(row[3].startswith("[") and row[4] != row[5] for row in rows)
+
+
+def test_the_census_of_the_layer_norm_stands_both_ways_with_its_judgement(pages):
+    rows = {(row["Kernel"], row["GPU"], row["Compiled"]): row for row in table(pages[LOAD], "norm-census")}
+    for gpu in ("sm_89", "sm_90"):
+        alone, launched = (rows["Triton", gpu, way] for way in ("told nothing of alignment", "as launched"))
+        assert (alone["Loads in PTX"], alone["Stores in PTX"], alone["Shared"]) == ("24 × 32", "8 × 32", "16")
+        assert (launched["Loads"], launched["Stores"], launched["Passes over x"]) == ("6 × 128", "2 × 128", "1")
+        assert rows["CUDA C++, pair", gpu, ""]["Passes over x"] == "2"
+    prose = plain(" ".join(part.get_text() for part in pages[LOAD].select("main p, main li")))
+    assert "the loads of Triton's layer norm are wide" in prose
+
+
+def test_what_the_fp32_product_became_stands_per_release_and_is_said_to_be_retained(pages):
+    rows = [row for row in table(pages[CHOSE], "tile-census") if (row["Tile"], row["GPU"]) == ("32 × 128 × 32", "sm_89")]
+    fused = {(row["Product"], row["Release"]): (row["Fused"], row["FFMA"], row["FMUL"]) for row in rows}
+    assert fused["ct.mma", "13.3.36"] == fused["ct.mma", "13.4.92"] == ("no", "0", "1024")
+    assert fused["ct.mma", "13.5.37"] == ("yes", "1024", "0") and fused["rank-1", "13.3.36"] == ("yes", "1024", "0")
+    note = plain(pages[CHOSE].select_one("#table-tile-census").parent.select_one(".mage-note").get_text())
+    counted = {row["Counted"] for row in rows}
+    assert counted <= {"retained", "computed here"} and ("make tile-compilers" in note) == (counted == {"retained"})

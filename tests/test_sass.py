@@ -1,6 +1,6 @@
 """Counting on small disassemblies whose counts are known by reading them."""
 
-from mage import sass
+from mage import ptx, sass
 
 CUOBJDUMP = """
 	code for sm_90
@@ -124,7 +124,7 @@ def test_code_without_multiply_adds_or_loops_has_no_ratio():
 
 
 def test_ptx_counts():
-    counts = sass.count_ptx(PTX)
+    counts = ptx.count(PTX)
     assert counts == {
         "global loads": 3, "global loads 4x32": 1, "global loads 1x32": 2, "shared stores": 1, "shared stores 2x32": 1,
         "shared loads": 1, "shared loads 1x32": 1, "cp.async": 1, "barriers": 2, "shuffles": 1, "fma": 1,

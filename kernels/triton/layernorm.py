@@ -21,12 +21,12 @@ WIDEST = 16384  # 128 elements a thread at four warps; wider rows would live in 
 @triton.jit
 def layernorm_kernel(X, gamma, beta, Y, D: tl.constexpr, BLOCK_D: tl.constexpr):
     # the row that this program owns; its width is known when the kernel is compiled, one kernel a width
+    start = tl.program_id(0) * D
     columns = tl.arange(0, BLOCK_D)
     inside = columns < D
-    row = tl.program_id(0) * D + columns
 
     # the only read of X
-    x = tl.load(X + row, mask=inside, other=0.0)
+    x = tl.load(X + start + columns, mask=inside, other=0.0)
     mean = tl.sum(x, axis=0) / D
 
     # variance of the centred row, padding kept out
@@ -37,7 +37,7 @@ def layernorm_kernel(X, gamma, beta, Y, D: tl.constexpr, BLOCK_D: tl.constexpr):
     # write from the same registers
     g = tl.load(gamma + columns, mask=inside, other=0.0)
     b = tl.load(beta + columns, mask=inside, other=0.0)
-    tl.store(Y + row, centred * scale * g + b, mask=inside)
+    tl.store(Y + start + columns, centred * scale * g + b, mask=inside)
 
 
 KERNEL = layernorm_kernel

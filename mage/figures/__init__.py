@@ -1,13 +1,16 @@
 """Figures: evidence in, a drawing with its description and its table of plotted values out.
 
-Every figure takes one evidence record or several (the first leads) and the reader's selection by name.
-A selection that nothing matches gives a view with a sentence in it.
+Every figure takes one evidence record or several (the first leads) and the reader's selection by name;
+those of compiled code take the DataFrame of a census. A selection that nothing matches gives a view with a
+sentence in it.
 """
 
 from mage.figures.changes import drift, layernorm_gap
+from mage.figures.code import shared_reads, tile_product
 from mage.figures.controls import control_bands
 from mage.figures.kernel_span import kernel_and_span
 from mage.figures.launching import launches
+from mage.figures.measured import roofline
 from mage.figures.modes import launch_modes
 from mage.figures.progression import progression
 from mage.figures.reuse import reuse_and_ratio
@@ -26,6 +29,9 @@ __all__ = [
     "progression",
     "reuse_and_ratio",
     "reuse_schematic",
+    "roofline",
+    "shared_reads",
     "spans",
+    "tile_product",
     "tile_sweep",
 ]
