@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from mage import compile_pool, occupancy, offline
+from mage import compile_pool, cubins, cuda, cuda_stages, occupancy, offline, sass
 from mage.compile_pool import Row
 from mage.errors import MageError, RequestError
 from mage.offline import Job
@@ -66,13 +66,26 @@ def _chosen(operation, implementation) -> list[tuple[str, str, str]]:
 def strict_fp32(operation: str, implementation: str, variant: str, arch: str = "sm_90") -> list[str]:
     """Tensor-core opcodes in the code of one kernel for ``arch``; none of them is strict FP32.
 
-    The kernel is compiled at the operation's default shape; the row is kept, so asking again is quick. MageError
-    where it cannot be compiled.
+    The kernel is compiled at the operation's default shape, or read from where it was kept: asking again is
+    quick. MageError where it cannot be compiled.
     """
     if not re.fullmatch(r"sm_\d+[af]?", arch):
         raise RequestError(f"no architecture {arch!r}: give one like sm_89 or sm_90")
+    if implementation == "cuda":  # the very cubin that is launched, so nothing is compiled for this
+        binary = cuda.build(operation, arch)
+        return list(_tensor_core(binary.key, binary.cubin, cuda_stages.get(operation, variant).kernel))
     job = Job(operation=operation, implementation=implementation, variant=variant, arch=arch)
     (row,) = compile_pool.rows([job])
     if row["refused"]:
         raise MageError(f"{operation} {implementation} {variant} for {arch}: {row['refused']}")
     return row["tensor-core opcodes"].split()
+
+
+_found: dict[tuple[str, str], tuple[str, ...]] = {}
+
+
+def _tensor_core(key: str, cubin: bytes, kernel: str) -> tuple[str, ...]:
+    if (key, kernel) not in _found:
+        for name, code in sass.parse(cubins.cuobjdump("-sass", cubin)).items():
+            _found[key, name] = tuple(sass.tensor_core(code.instructions))
+    return _found[key, kernel]

@@ -85,6 +85,18 @@ def test_every_kernel_at_random_shapes(name, data):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("dims", [(17, 19, 23), (64, 128, 96), (256, 256, 256)])
+def test_rank_1_updates_are_the_same_product(dims, ct, tmp_path):
+    source = kernels.source("cutile/matmul")
+    assert source.count("KERNEL = matmul_kernel") == 1
+    file = tmp_path / "matmul.py"
+    file.write_text(source.replace("KERNEL = matmul_kernel", "KERNEL = matmul_rank1_kernel"))
+    config = {"TILE_M": 64, "TILE_N": 64, "TILE_K": 8}
+    result = gate.check("matmul", "cutile", "fixed", dims, "cuda", config=config, source=file)
+    assert result.passed == PASSED, gate_cases.line(result)
+
+
+@pytest.mark.gpu
 def test_padding_that_counts_is_refused(ct, tmp_path):
     source = kernels.source("cutile/layernorm")
     text = "ct.where(inside, x - mean, 0.0)"
