@@ -80,6 +80,13 @@ test: $(ENVIRONMENT)
 	@exec $(PY) -m pytest
 	@echo "Next: make notes"
 
+## Measure on this machine and keep the evidence: make measure EXPERIMENT=h200-006
+.PHONY: measure
+measure: $(if $(EXPERIMENT),$(ENVIRONMENT))
+	@[ -n '$(EXPERIMENT)' ] || { echo "Which experiment? make measure EXPERIMENT=h200-006" >&2; exit 2; }
+	@exec $(MAGE) measure $(foreach one,$(EXPERIMENT),'$(one)')
+	@echo "Next: make notes"
+
 ## Count what the compilers made of every kernel, for sm_89 and sm_90; needs no GPU
 .PHONY: census
 census: $(ENVIRONMENT)

@@ -7,6 +7,7 @@ import importlib
 
 _HOMES = {
     "load": "evidence",
+    "obtain": "at_hand",
     "show": "display",
     "prose": "display",
     "Quotes": "claims",

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mage import evidence, implementations, operations, params, paths, plan, record, search, vocabulary
+from mage.at_hand import is_here
 from mage.cases import Case, Say, prepare
 from mage.errors import RequestError
 from mage.plan import Plan
@@ -46,11 +47,6 @@ class Asked:
     def file(self) -> Path:
         """Where its evidence goes."""
         return (paths.OUTPUTS if self.here else paths.RETAINED) / self.experiment / evidence.NAME
-
-
-def is_here(experiment: str) -> bool:
-    """Whether the experiment stands for the machine at hand, whichever that is."""
-    return experiment == "here" or experiment.startswith("here-")
 
 
 def asked(experiments: Sequence[str]) -> list[Asked]:
@@ -116,16 +112,18 @@ def measure(wanted: Sequence[Asked], *, counters: bool = True, say: Say = _aloud
 
 
 def obtain(experiment: str, wanted_operations: Sequence[str], wanted_implementations: Sequence[str]) -> Evidence:
-    """The evidence that a note reads: an experiment called here-… is measured first, on this machine, and left in
-    ``outputs/<experiment>/``; any other is loaded."""
-    if is_here(experiment):
-        one = Asked(
-            experiment=experiment,
-            operations=plan.union([wanted_operations], vocabulary.OPERATIONS),
-            implementations=plan.union([wanted_implementations], implementations.NAMES),
-        )
-        (found,) = measure([one], counters=False)
-        evidence.save(found, one.file)
+    """Measure ``experiment`` on this machine for a note that is running; leaves it in ``outputs/<experiment>/``.
+
+    Without a GPU torch.compile is left out: its C++ compiler takes most of a minute, which ``make measure`` has.
+    """
+    import torch
+
+    chosen = plan.union([wanted_implementations], implementations.NAMES)
+    if not torch.cuda.is_available():
+        chosen = tuple(name for name in chosen if name != "pytorch-compiled")
+    one = Asked(experiment=experiment, operations=plan.union([wanted_operations], vocabulary.OPERATIONS), implementations=chosen)
+    (found,) = measure([one], counters=False)
+    evidence.save(found, one.file)
     return evidence.load(experiment)
 
 

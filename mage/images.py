@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 SHOWN_WIDTH = 560
 """CSS pixels of a figure where the column is wide enough; a phone shows it at its column's width."""
 PNG_WIDTH = 960
+PNG_HEIGHT = 1100
+"""A tall figure is made smaller, so that its PNG does not outweigh the page."""
 SHADES = tuple(step / 10 for step in range(10, 0, -1))
 """Tints of each colour of the palette that a PNG has, for the smoothed edges of marks."""
 GREYS = 24
@@ -55,12 +57,13 @@ def svg(figure: Figure, title: str) -> bytes:
 
 
 def png(figure: Figure, title: str) -> bytes:
-    """The figure as PNG, ``PNG_WIDTH`` pixels wide."""
+    """The figure as PNG, ``PNG_WIDTH`` pixels wide, or narrower so that it is at most ``PNG_HEIGHT`` high."""
     from PIL import Image, PngImagePlugin
 
     stream = io.BytesIO()
+    wide, high = figure.get_size_inches()
     with settings():
-        figure.savefig(stream, format="png", dpi=PNG_WIDTH / figure.get_size_inches()[0], metadata={"Software": None})
+        figure.savefig(stream, format="png", dpi=min(PNG_WIDTH / wide, PNG_HEIGHT / high), metadata={"Software": None})
     stream.seek(0)
     few = Image.new("P", (1, 1))
     few.putpalette(_few_colours())

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mage import locks, notes, paths, progress, provenance, publication, stale
+from mage import at_hand, locks, notes, paths, progress, provenance, publication, stale
 from mage.errors import MageError, NoteFailed
 from mage.params import Request
 from mage.stop import Stop
@@ -187,8 +187,9 @@ def _leave_failed(folder: Path, session: Session | None, request: Request, reaso
 
 
 def _device(request: Request) -> contextlib.AbstractContextManager:
-    """The device's lock for a note that measures; one that only reads evidence takes no device."""
-    return locks.device() if request.note.metadata.get("device") else contextlib.nullcontext()
+    """The device's lock for a note that measures on a GPU; one that only reads evidence takes no device."""
+    measures = at_hand.is_here(request.experiment) and provenance.machine()["kind"] == "gpu"
+    return locks.device() if measures else contextlib.nullcontext()
 
 
 def _reason(error: Exception) -> str:

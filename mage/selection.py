@@ -58,10 +58,14 @@ def rows(evidence: Evidence | Sequence[Evidence], operations: Chosen = None, imp
 
     Of several records the first one leads. A later one adds only the implementations that none before it
     has for an operation: its rows come from another session, so they stand beside the others, marked.
+    Published means fill no gap of a measured session: they know no median, and another device took them.
     """
     wanted = words("operations", operations), words("implementations", implementations)
     found: dict[tuple[str, str], list[Row]] = {}
-    for place, record in enumerate(as_list(evidence)):
+    records = as_list(evidence)
+    if records and records[0].origin != "published":
+        records = [record for record in records if record.origin != "published"]
+    for place, record in enumerate(records):
         own: dict[tuple[str, str], list[Row]] = {}
         for result in record.results:
             if result.operation in wanted[0] and result.implementation in wanted[1]:

@@ -50,8 +50,8 @@ def _drawn(name: str, **options):
     return getattr(figures, name)(records.get(name, load(6)[0]), **options)
 
 
-# Figures of compiled code take a census, and have tests of their own.
-OF_EVIDENCE = sorted(set(figures.__all__) - {"shared_reads", "tile_product"})
+# Figures of compiled code take a census, that of a measured session its samples; they have tests of their own.
+OF_EVIDENCE = sorted(set(figures.__all__) - {"shared_reads", "tile_product", "roofline"})
 SELECTABLE = sorted(set(OF_EVIDENCE) - {"reuse_schematic"})
 WITH_STATISTIC = ("kernel_time", "spans", "kernel_and_span")
 ALL = list(vocabulary.IMPLEMENTATIONS)

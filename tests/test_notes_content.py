@@ -147,9 +147,12 @@ def runs(tmp_path_factory, repository, make_tree, start_mage):
         made = make_tree(tmp_path_factory.mktemp(name))
         for folder in ("notebooks", "params", "kernels", "outputs/retained"):
             shutil.copytree(repository / folder, made.root / folder, dirs_exist_ok=True)
+        for params in (made.root / "params").glob("*.yaml"):
+            if not params.stem.startswith("h200-" if name == "measured" else "mage-"):
+                params.unlink()  # what is measured here depends on the machine
         return made
 
-    first, second, other, changed = (tree(name) for name in ("first", "second", "other", "changed"))
+    first, second, other, changed, measured = (tree(name) for name in ("first", "second", "other", "changed", "measured"))
     file = changed.root / "outputs/retained/mage-006/evidence.json"
     text = file.read_text()
     assert text.count('"kernel_us": 343.99,') == 1
@@ -163,6 +166,7 @@ def runs(tmp_path_factory, repository, make_tree, start_mage):
         "changed": (start_mage("run", LOAD, root=changed.root), changed),
         LOAD: (start_mage("run", LOAD, *load, root=other.root), other),
         CHOSE: (start_mage("run", CHOSE, *chose, root=other.root), other),
+        "measured": (start_mage("run", CHOSE, "-e", "h200-004", root=measured.root), measured),
     }
     yield {name: (process.wait(), made) for name, (process, made) in started.items()}
 
@@ -521,3 +525,28 @@ def test_what_the_fp32_product_became_stands_per_release_and_is_said_to_be_retai
     note = plain(pages[CHOSE].select_one("#table-tile-census").parent.select_one(".mage-note").get_text())
     counted = {row["Counted"] for row in rows}
     assert counted <= {"retained", "computed here"} and ("make tile-compilers" in note) == (counted == {"retained"})
+
+
+# --- measured evidence -------------------------------------------------------------------------------------------
+
+
+def test_a_retained_experiment_says_its_device_and_judges_the_published_claims(runs):
+    result, tree = runs["measured"]
+    assert result.rc == 0, result.said
+    soup = page(tree, "h200-004")
+    assert soup.select_one(".origin-retained") is not None
+    assert "measured by this project on NVIDIA H200" in plain(soup.get_text())
+    verdicts = {row["Verdict here"] for row in table(soup, "claims-here")}
+    assert "holds" in verdicts and verdicts <= {"holds", "reversed", "ambiguous"}
+    assert {row["Verdict"] for row in table(soup, "verdicts")} <= {"faster", "slower", "same", "ambiguous"}
+    declared = json.loads((tree.root / "notebooks" / f"{CHOSE}.ipynb").read_text())["metadata"]["mage"]
+    for kind, ids in (("fig", declared["figures"]), ("table", declared["tables"])):
+        assert all(len(soup.select(f"#{kind}-{id}")) == 1 for id in ids)
+    assert soup.select_one("#fig-roofline img") is not None
+    assert "8.19 µs" in plain(soup.get_text()), "the prose goes on quoting the published experiments"
+
+
+@pytest.mark.parametrize("stem", [LOAD, CHOSE])
+def test_a_published_experiment_says_that_it_has_no_samples(stem, pages):
+    for place in ("#table-claims-here", "#table-verdicts", "#fig-roofline", "#table-session"):
+        assert "is published evidence" in plain(pages[stem].select_one(place).get_text()), place

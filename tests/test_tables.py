@@ -24,7 +24,9 @@ def made(name: str, record: Evidence, records: dict[str, Evidence], **selection)
     """A table by name, whatever else it needs beside ``record``, with as much of ``selection`` as it takes."""
     function = getattr(tables, name)
     taken = {key: value for key, value in selection.items() if key in inspect.signature(function).parameters}
-    more = {"drift": [list(records.values())], "claim": [records["mage-003"]]}.get(name, [])
+    more = {"drift": [list(records.values())], "claim": [records["mage-003"]], "claims_here": [list(records.values())]}.get(name, [])
+    if name == "claims_here":
+        taken["note"] = "load-in-flight"
     first = [record] if name in ("conditions", "observations") else record
     return function(first, *more, **taken)
 

@@ -49,9 +49,10 @@ def kernel_and_span(
         return FigureView("kernel-and-span", None, title, "", table)
     page = Page()
     groups = list(selection.by_shape(rows).items())
-    lines = list(dict.fromkeys((row.result.implementation, row.result.variant) for row in rows))
     for start in range(0, len(groups), COLUMNS):
-        _band(page, groups[start : start + COLUMNS], sorted(lines, key=lambda line: palette.position(line[0])), values)
+        band = groups[start : start + COLUMNS]
+        lines = dict.fromkeys((row.result.implementation, row.result.variant) for _, group in band for row in group)
+        _band(page, band, sorted(lines, key=lambda line: palette.position(line[0])), values)
     page.paragraph("Each column has its own scale, from zero; lower is better.")
     for row in rows:
         found = values[id(row), "kernel_us"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from mage import palette, rounding, selection
+from mage import own_stages, palette, rounding, selection
 from mage.display import FigureView, TableView
 from mage.figures.canvas import LINE, MARGIN, SMALL, WIDTH, Page, drawing, plain, raised, ticks_to, vertical_grid, width, wrapped
 from mage.figures.words import times
@@ -56,10 +56,13 @@ def progression(
     for operation, steps in kernels.items():
         page.heading(palette.OPERATIONS[operation], "kernel time, µs")
         _stair(page, steps)
-    page.paragraph("÷ is the factor from the stage above; the stages come from different sessions.")
-    note = (
-        "Kernel time at each stage, the experiment it is read from, and what changed. Each kernel has its own scale, from zero. "
-        "The factor from the stage before lies between captures of different sessions: printed, without a verdict."
+    together = own_stages.one_session(records[0])
+    page.paragraph(f"÷ is the factor from the stage above; the stages come from {'one session' if together else 'different sessions'}.")
+    note = "Kernel time at each stage, the experiment it is read from, and what changed. Each kernel has its own scale, from zero. "
+    note += (
+        "All were measured in one session; each is its median."
+        if together
+        else "The factor from the stage before lies between captures of different sessions: printed, without a verdict."
     )
     used = [record for record in records if record.experiment in {step.read_from for steps in kernels.values() for step in steps}]
     figure = page.finish(selection.source(used or records))
@@ -68,13 +71,13 @@ def progression(
 
 def _steps(records: list[Evidence], operation: str) -> list[Step]:
     """The stages of ``operation`` from the record that lists most of them."""
-    lists = [(record, [stage for stage in record.stages if stage.operation == operation]) for record in records]
+    lists = [(record, [stage for stage in own_stages.of(record) if stage.operation == operation]) for record in records]
     listing, stages = max(lists, key=lambda pair: len(pair[1]))
     by_name = {record.experiment: record for record in records}
     steps: list[Step] = []
     for stage in stages:
         holder = by_name.get(stage.read_from)
-        found = next((own for own in holder.stages if own.key == stage.key), None) if holder else None
+        found = next((own for own in own_stages.of(holder) if own.key == stage.key), None) if holder else None
         read_from = stage.read_from if found or holder is listing else f"{stage.read_from}, as {listing.experiment} states it"
         drawn = found or stage
         factor = steps[-1].stage.kernel_us / drawn.kernel_us if steps else None

@@ -15,7 +15,7 @@ from mage.display import TableView
 from mage.errors import RequestError
 from mage.schema import Evidence, KernelCounters, Round, Void
 from mage.selection import Chosen
-from mage.tables.rows import QUANTITIES, operation, pick, shape, short
+from mage.tables.rows import QUANTITIES, left_out, operation, pick, sentences, shape, short
 
 NEAR = 60.0
 """A limit counts as near from this share of it on, in percent: the usual rule of profilers."""
@@ -37,12 +37,12 @@ def verdicts(evidence: Evidence, *, operations: Chosen = None, implementations: 
     """Every row against the fastest row of another implementation, from paired rounds of this session."""
     columns = ["Operation", "Shape", "Implementation", "Median", "Best other", "Ratio", "Low", "High", "Verdict"]
     quantity = judged.quantity(evidence)
-    left_out = judged.loaded(evidence, quantity)
+    unjudged = judged.loaded(evidence, quantity)
     chosen = [row.result for row in selection.rows(evidence, operations, implementations)] if judged.measured(evidence) else []
     records = []
     for result in chosen:
         median = stats.value(result, quantity, "median")
-        found = judged.against_best(result, chosen, quantity, left_out)
+        found = judged.against_best(result, chosen, quantity, unjudged)
         ratio = found.verdict.ratio if found else None
         records.append(
             {
@@ -58,14 +58,18 @@ def verdicts(evidence: Evidence, *, operations: Chosen = None, implementations: 
             }
         )
     numbers = ("Ratio", "Low", "High")
-    loaded = f"Left out as loaded: {_numbers(sorted(left_out))}." if left_out else "No round was loaded."
+    loaded = f"Left out as loaded: {_numbers(sorted(unjudged))}." if unjudged else "No round was loaded."
     return _table(
         "verdicts", records, columns, f"Each row of {evidence.experiment} against the best other implementation",
         evidence, chosen, "results",
         units={"Median": "µs"}, formats={"Median": ".2f", **dict.fromkeys(numbers, ".3f")}, row_heads=3, missing="not measured",
-        note=f"{QUANTITIES[quantity].capitalize()}, awaited, warm. Ratio: this row's time over the other's, paired by round; "
-        "Low and High: 95 % interval of its median. Faster or slower only where the whole interval lies outside 0.99 to 1.01, "
-        f"same where it lies inside, else ambiguous. The other is the fastest by median that is chosen here. {loaded}",
+        note=sentences(
+            f"{QUANTITIES[quantity].capitalize()}, awaited, warm. Ratio: this row's time over the other's, paired by round; "
+            "Low and High: 95 % interval of its median. Faster or slower only where the whole interval lies outside 0.99 to 1.01, "
+            "same where it lies inside, else ambiguous. The other is the fastest by median that is chosen here. "
+            f"{loaded} No verdict: fewer than three rounds were left.",
+            left_out(evidence, implementations),
+        ),
     )  # fmt: skip
 
 
@@ -135,6 +139,8 @@ def counters(evidence: Evidence, *, operations: Chosen = None, implementations: 
     ]
     shares = dict.fromkeys(("Occupancy", "Issue slots", "FMA pipe"), "%")
     why = f"Counters are not available here: {evidence.counters_missing}." if evidence.counters_missing else None
+    if evidence.device.kind == "cpu":
+        why = f"Not available here: {evidence.experiment} was measured on a CPU."
     return _table(
         "counters", records, columns, f"What bounds each kernel: hardware counters of {evidence.experiment}",
         evidence, evidence.counters, "hardware counters", why=why,
@@ -150,7 +156,7 @@ def session(evidence: Evidence) -> TableView:
     """How the session went: rounds, control, load, clocks, false alarms, limits, and where its time went."""
     records = [{"What": what, "Value": value} for what, value in _session(evidence)] if judged.measured(evidence) else []
     return _table(
-        "session", records, ["What", "Value"], f"The session that measured {evidence.experiment}", evidence, records, "session",
+        "session", records, ["What", "Value"], f"The session that measured {evidence.experiment}", evidence, records, "facts of a session",
         note="The control is a fixed kernel in every round; a round in which it leaves its median ± 3 % is loaded and judges "
         "nothing. False alarms: the same code compared with itself, called faster or slower. Limits are what this device was "
         "seen to reach.",
@@ -215,7 +221,7 @@ def no_samples(evidence: Evidence) -> str | None:
 
 
 def _table(id, records, columns, caption, evidence: Evidence, holds: Sequence, what: str, *, why: str | None = None, **more):
-    nothing = f"Nothing in {evidence.experiment} matches the selection." if holds else f"There is no {what} in {evidence.experiment}."
+    nothing = f"Nothing in {evidence.experiment} matches the selection." if holds else f"There are no {what} in {evidence.experiment}."
     empty = no_samples(evidence) or why or nothing
     return TableView(id, pd.DataFrame(records, columns=list(columns)), caption, empty=empty, **more)
 
@@ -280,7 +286,7 @@ def _session(evidence: Evidence) -> Iterable[tuple[str, str]]:
         if limits.fp32_tflops:
             yield "Limit, FP32", f"{limits.fp32_tflops:.1f} TFLOP/s at {limits.fp32_mhz:.0f} MHz"
     yield "Voids", str(len(evidence.voids)) if evidence.voids else "none"
-    yield "Counters", evidence.counters_missing or f"{len(evidence.counters)} kernels"
+    yield "Counters", evidence.counters_missing or (f"{len(evidence.counters)} kernels" if evidence.counters else "none")
     yield from evidence.configuration.items()
     yield "Wall time", ", ".join(f"{part} {seconds:.1f} s" for part, seconds in evidence.wall_s.items())
 

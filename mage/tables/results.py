@@ -8,6 +8,8 @@ from mage.schema import Evidence
 from mage.selection import Chosen
 from mage.tables.rows import implementation, left_out, operation, pick, sentences, shape, short, table
 
+MOST_COLUMNS = 6
+"""Implementations side by side; more of them stand below each other, and operations beside each other."""
 STATISTICS = {"mean": "mean", "median": "median", "fastest-round": "fastest round", "slowest-round": "slowest round"}
 
 
@@ -72,6 +74,10 @@ def kernel_times(
         record[_column(row)] = value and value.value
         found |= {value.statistic} if value else set()
     times = columns[2:]
+    rows, heads = list(records.values()), 2
+    if len(times) > MOST_COLUMNS:
+        rows, columns, heads = _turned(rows, times), ["Implementation", *dict.fromkeys(map(_head, rows))], 1
+        times = columns[1:]
     elsewhere = ", ".join(record.experiment for record in others)
     note = sentences(
         f"Kernel time: {_words(found)} of the calls, summed over the kernels of a call." if found else None,
@@ -81,9 +87,9 @@ def kernel_times(
         left_out(evidence, implementations),
     )
     return table(
-        "kernel-times", list(records.values()), columns, f"Kernel time by operation and implementation in {first.experiment}",
+        "kernel-times", rows, columns, f"Kernel time by operation and implementation in {first.experiment}",
         evidence, first.results, "results",
-        units=dict.fromkeys(times, "µs"), formats=dict.fromkeys(times, ".2f"), row_heads=2, note=note,
+        units=dict.fromkeys(times, "µs"), formats=dict.fromkeys(times, ".2f"), row_heads=heads, note=note,
     )  # fmt: skip
 
 
@@ -152,6 +158,15 @@ def correctness(evidence: Evidence, *, operations: Chosen = None) -> TableView:
         evidence, errors, "correctness figures", formats=dict.fromkeys(numbers, ".2e"),
         note="The tolerance is absolute; the check also allows the same share of the reference's magnitude.",
     )  # fmt: skip
+
+
+def _head(row: dict) -> str:
+    return f"{row['Operation']} {row['Shape']}"
+
+
+def _turned(rows: list[dict], names: list[str]) -> list[dict]:
+    """The same values, a name a row and an operation a column: many names do not fit a page side by side."""
+    return [{"Implementation": name, **{_head(row): row.get(name) for row in rows}} for name in names]
 
 
 def _column(row: selection.Row) -> str:

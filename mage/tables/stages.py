@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from mage import selection
+from mage import own_stages, selection
 from mage.display import TableView
 from mage.schema import Evidence, Stage
 from mage.selection import Chosen
@@ -13,6 +13,7 @@ from mage.tables.rows import implementation, operation, pick, sentences, table, 
 HAND_WRITTEN = ("cuda", "rust-oxide")
 PER = "Threads and shared memory are a block's, registers a thread's."
 CROSS = "Stages come from different captures: the factors are printed, without a verdict."
+TOGETHER = "All stages were measured in one session; times are medians."
 
 
 def stages(evidence: Evidence, *, operations: Chosen = None, implementations: Chosen = None) -> TableView:
@@ -32,9 +33,9 @@ def stages(evidence: Evidence, *, operations: Chosen = None, implementations: Ch
     ]
     return table(
         "stages", records, columns, "Stages of the hand-written kernels, and how much faster each is than the one before",
-        evidence, evidence.stages, "stages",
+        evidence, own_stages.of(evidence), "stages",
         units={"Kernel time": "µs", "Factor": "×"}, formats={"Kernel time": ".2f", "Factor": ".2f"},
-        row_heads=2, missing="no stage before it", note=CROSS,
+        row_heads=2, missing="no stage before it", note=_said(evidence),
     )  # fmt: skip
 
 
@@ -61,9 +62,9 @@ def stage_spans(evidence: Evidence, *, operations: Chosen = None, implementation
     )
     return table(
         "stage-spans", records, columns, "Time around one awaited call at each stage",
-        evidence, evidence.stages, "stages",
+        evidence, own_stages.of(evidence), "stages",
         units={**dict.fromkeys(times, "µs"), "Factor": "×"}, formats={**dict.fromkeys(times, ".2f"), "Factor": ".2f"},
-        row_heads=2, missing="no stage before it", note=sentences(note, CROSS),
+        row_heads=2, missing="no stage before it", note=sentences(note, _said(evidence)),
     )  # fmt: skip
 
 
@@ -86,7 +87,7 @@ def rewrites(evidence: Evidence, *, operations: Chosen = None, implementations: 
     ]
     return table(
         "rewrites", records, columns, "Resource request of each newest kernel, below that of the kernel it replaced",
-        evidence, evidence.stages, "stages", units={"Shared memory": "bytes"}, row_heads=2,
+        evidence, own_stages.of(evidence), "stages", units={"Shared memory": "bytes"}, row_heads=2,
         note=PER,
     )  # fmt: skip
 
@@ -119,7 +120,11 @@ def requests(evidence: Evidence, *, operations: Chosen = None, implementations: 
 def _chosen(evidence: Evidence, operations: Chosen, implementations: Chosen) -> list[Stage]:
     """Stages of the chosen operations, if the hand-written kernels, whose stages they are, are chosen too."""
     hand = set(HAND_WRITTEN) & set(selection.words("implementations", implementations))
-    return pick(evidence.stages, operations) if hand else []
+    return pick(own_stages.of(evidence), operations) if hand else []
+
+
+def _said(evidence: Evidence) -> str:
+    return TOGETHER if own_stages.one_session(evidence) else CROSS
 
 
 def _with_the_one_before(rows):
