@@ -211,7 +211,9 @@ def test_the_roofline_keeps_every_row_below_its_limits_and_can_be_read(h200):
         assert name in words(view)
 
 
-@pytest.mark.parametrize("options", [{"operations": ["gelu"]}, {"operations": ["matmul", "triangle"]}, {"implementations": ["cuda"]}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"operations": ["gelu"]}, {"operations": ["matmul", "triangle"]}, {"implementations": ["cuda"]}], ids=str
+)
 def test_a_selected_roofline_can_be_read(options, h200):
     assert faults(figures.roofline(h200, **options).figure) == []
 
@@ -267,7 +269,7 @@ def test_a_selection_leaves_sentences(h200):
     for id, make in VIEWS.items():
         if id != "session":
             view = make(h200, operations=[])
-            assert view.id == id and "mage-notice" in view.html or id == "voids", id
+            assert (view.id == id and "mage-notice" in view.html) or id == "voids", id
     assert judged.measured(h200)
 
 
