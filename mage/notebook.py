@@ -187,9 +187,12 @@ def _leave_failed(folder: Path, session: Session | None, request: Request, reaso
 
 
 def _device(request: Request) -> contextlib.AbstractContextManager:
-    """The device's lock for a note that measures on a GPU; one that only reads evidence takes no device."""
-    measures = at_hand.is_here(request.experiment) and provenance.machine()["kind"] == "gpu"
-    return locks.device() if measures else contextlib.nullcontext()
+    """The device's lock for a note that measures, by its metadata or because its experiment is this machine's GPU.
+
+    One that only reads evidence takes no device.
+    """
+    on_gpu = at_hand.is_here(request.experiment) and provenance.machine()["kind"] == "gpu"
+    return locks.device() if on_gpu or request.note.metadata.get("device") else contextlib.nullcontext()
 
 
 def _reason(error: Exception) -> str:
