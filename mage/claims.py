@@ -240,8 +240,7 @@ class Quotes:
         """The path with the evidence files it leads to, named as a person finds them."""
         names = [name for name in self._evidence if f"{name} " in path]
         files = [evidence.path(name) for name in names]
-        shown = [str(file.relative_to(paths.ROOT)) if file.is_relative_to(paths.ROOT) else str(file) for file in files]
-        return f"{path} ({', '.join(shown)})"
+        return f"{path} ({', '.join(map(paths.shown, files))})"
 
 
 def _unit_of(path: str) -> str:

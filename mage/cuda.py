@@ -186,11 +186,6 @@ def _write(file: Path, cubin: bytes) -> None:
 # -- resources -----------------------------------------------------------------------------------------
 
 
-def compile_stage(operation: str, stage: str, arch: str, dims: tuple | None = None) -> tuple[bytes, cubins.Resources]:
-    """The cubin that holds this stage, and the stage's resources. Kernels are not specialized: dims change nothing."""
-    return build(operation, arch).cubin, resources(operation, stage, arch)
-
-
 def resources(operation: str, stage: str, arch: str, text: str | None = None) -> cubins.Resources:
     """Resource request of one stage, read from its cubin by cuobjdump. Needs no GPU."""
     kernel = cuda_stages.get(operation, stage).kernel

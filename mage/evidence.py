@@ -46,23 +46,23 @@ def load(experiment: str) -> Evidence:
     """Read and validate the evidence of ``experiment``, and note that this process used it."""
     file = path(experiment)
     content = _content(file)
-    evidence = parse(content, _shown(file))
+    evidence = parse(content, paths.shown(file))
     if evidence.experiment != experiment:
-        raise EvidenceError(f"{_shown(file)}: field experiment is {evidence.experiment!r}, the folder says {experiment!r}")
+        raise EvidenceError(f"{paths.shown(file)}: field experiment is {evidence.experiment!r}, the folder says {experiment!r}")
     provenance.note_use(file, content)
     return evidence
 
 
 def read(file: Path) -> Evidence:
     """Read and validate one file. EvidenceError names the file and the field."""
-    return parse(_content(file), _shown(file))
+    return parse(_content(file), paths.shown(file))
 
 
 def _content(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise EvidenceError(f"{_shown(file)}: cannot be read ({error.strerror})") from None
+        raise EvidenceError(f"{paths.shown(file)}: cannot be read ({error.strerror})") from None
 
 
 def parse(content: bytes, where: str) -> Evidence:
@@ -84,7 +84,7 @@ def save(evidence: Evidence, file: Path) -> str:
     Nothing is left half written: the text goes to a temporary file beside it and is moved over.
     """
     content = to_bytes(evidence)
-    parse(content, _shown(file))
+    parse(content, paths.shown(file))
     file.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     try:
@@ -126,7 +126,3 @@ def _refuse_constant(text: str):
 def _short(value) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "…"
-
-
-def _shown(file: Path) -> str:
-    return str(file.relative_to(paths.ROOT)) if file.is_relative_to(paths.ROOT) else str(file)

@@ -81,7 +81,7 @@ class Session:
         # Whatever an editor wrote there, the kernel is this Python.
         notebook.metadata["kernelspec"] = {"display_name": "Python 3", "language": "python", "name": KERNEL}
         limit = f"the whole note took longer than {request.note_timeout_s:g} s; raise note_timeout_s in "
-        limit += notes.shown(request.params.path)
+        limit += paths.shown(request.params.path)
         try:
             with self._stop.acting(self._end), self._stop.within(request.note_timeout_s, limit):
                 try:
@@ -215,14 +215,14 @@ class Session:
         if isinstance(error, CellTimeoutError):
             if "IOPub" in str(error):
                 return f"{at}: its outputs did not arrive within {OUTPUT_TIMEOUT_S} s; show less in one cell"
-            raised = f"raise cell_timeout_s in {notes.shown(self._request.params.path)}"
+            raised = f"raise cell_timeout_s in {paths.shown(self._request.params.path)}"
             return f"{at} took longer than {self._request.cell_timeout_s:g} s; make it shorter or {raised}"
         if isinstance(error, DeadKernelError) or (self.notebook is not None and self._place is None):
             return self._death(at)
         if isinstance(error, PapermillExecutionError):
             return verify.first_error(self.notebook) or f"{at} raised {error.ename}: {error.evalue}"
         if isinstance(error, OSError):
-            return f"{notes.shown(self._folder)}: cannot be written ({error.strerror or error}); make room or mend it"
+            return f"{paths.shown(self._folder)}: cannot be written ({error.strerror or error}); make room or mend it"
         return f"{at}: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
     def _death(self, at: object) -> str:

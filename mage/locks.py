@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from mage import notes, paths
+from mage import paths
 from mage.errors import BusyError, NoteFailed
 
 
@@ -83,7 +83,7 @@ def _hold(path: Path, what: str, wait_s: float = 0) -> Iterator[None]:
     except Timeout:
         raise BusyError(f"{what} is busy: {_held_by(holder)}; wait for it, or end it") from None
     except (OSError, NotImplementedError) as error:
-        raise NoteFailed(f"{notes.shown(path)}: cannot be locked ({error}); mend the folder") from None
+        raise NoteFailed(f"{paths.shown(path)}: cannot be locked ({error}); mend the folder") from None
     try:
         with contextlib.suppress(OSError):  # the lock stands without it
             _write_holder(holder)

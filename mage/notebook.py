@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mage import at_hand, locks, notes, paths, progress, provenance, publication, stale
+from mage import at_hand, locks, paths, progress, provenance, publication, stale
 from mage.errors import MageError, NoteFailed
 from mage.params import Request
 from mage.stop import Stop
@@ -200,7 +200,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, MageError):
         return str(error)
     if isinstance(error, OSError):
-        where = f"{notes.shown(Path(str(error.filename)))}: " if error.filename else ""
+        where = f"{paths.shown(Path(str(error.filename)))}: " if error.filename else ""
         return f"{where}{error.strerror or error}; make room or mend the folder, then run again"
     said = " ".join(str(error).split())[:300]
     return f"an error of the runner's own, {type(error).__name__}: {said}; MAGE_DEBUG=1 shows where"

@@ -71,11 +71,6 @@ class Note:
         return list(self.metadata.get(kind) or [])
 
 
-def shown(path: Path) -> str:
-    """``path`` as a message names it: relative to the tree where it lies in it."""
-    return str(path.relative_to(paths.ROOT)) if path.is_relative_to(paths.ROOT) else str(path)
-
-
 def all_paths() -> list[Path]:
     """Every notebook of the tree, in the order of its name."""
     return sorted(path for path in paths.NOTEBOOKS.glob("note-*.ipynb") if _STEM.fullmatch(path.stem))
@@ -127,7 +122,7 @@ def read(path: Path) -> Note:
 
     Raises RequestError when the file is no notebook, or when it has not exactly one well-formed parameters cell.
     """
-    where = shown(path)
+    where = paths.shown(path)
     try:
         content = path.read_bytes()
         notebook = json.loads(content)

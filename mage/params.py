@@ -99,7 +99,7 @@ def load(path: Path, read: dict[str, Note] | None = None) -> Params:
 
     ``read`` holds notes already read, by name. Raises RequestError, naming file, key, and the nearest name or type.
     """
-    where = notes.shown(path)
+    where = paths.shown(path)
     try:
         content = path.read_bytes()
         text = content.decode("utf-8")
@@ -133,7 +133,7 @@ def load(path: Path, read: dict[str, Note] | None = None) -> Params:
 
 
 def _request(note: Note, params: Params, overrides: dict[str, str]) -> Request:
-    defaults = {name: _checked(note, name, one.default, notes.shown(note.path)) for name, one in note.parameters.items()}
+    defaults = {name: _checked(note, name, one.default, paths.shown(note.path)) for name, one in note.parameters.items()}
     limits = dict(params.limits)
     values = {**defaults, **params.values}
     for name, text in overrides.items():

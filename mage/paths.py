@@ -14,3 +14,8 @@ PARAMS = ROOT / "params"
 KERNELS = ROOT / "kernels"
 OUTPUTS = ROOT / "outputs"
 RETAINED = OUTPUTS / "retained"
+
+
+def shown(path: Path) -> str:
+    """``path`` as a message names it: relative to the tree where it lies in it."""
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)

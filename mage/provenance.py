@@ -162,19 +162,15 @@ def classify(files: dict[str, str]) -> dict[str, dict[str, str]]:
         elif path.is_relative_to(paths.KERNELS.resolve()):
             sorted_out["kernels"][str(path.relative_to(paths.ROOT))] = sha256
         elif path.is_relative_to(paths.OUTPUTS.resolve()):
-            sorted_out["evidence"][_below_root(path)] = sha256
+            sorted_out["evidence"][paths.shown(path)] = sha256
         else:
-            sorted_out["files"][_below_root(path)] = sha256
+            sorted_out["files"][paths.shown(path)] = sha256
     return sorted_out
 
 
 def located(kind: str, name: str) -> Path:
     """The file that ``classify`` put under ``kind`` as ``name``."""
     return (paths.PACKAGE.parent if kind == "library" else paths.ROOT) / name
-
-
-def _below_root(path: Path) -> str:
-    return str(path.relative_to(paths.ROOT)) if path.is_relative_to(paths.ROOT) else str(path)
 
 
 def evidence_facts(files: dict[str, str]) -> dict[str, dict]:

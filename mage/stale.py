@@ -74,7 +74,7 @@ def _changes(record: dict, hashes: dict[Path, str | None]) -> list[str]:
     for path, sha in rests_on:
         now = _hash(path, hashes)
         if now != sha:
-            shown = path.relative_to(paths.PACKAGE.parent) if path.is_relative_to(paths.PACKAGE) else notes.shown(path)
+            shown = path.relative_to(paths.PACKAGE.parent) if path.is_relative_to(paths.PACKAGE) else paths.shown(path)
             changes.append(f"{shown} {'changed' if now else 'is gone'}")
     return changes
 

@@ -81,7 +81,7 @@ def census():
 def load() -> list[dict]:
     """Rows of the retained census. EvidenceError names the file and what is wrong with it."""
     file = path()
-    where = file.relative_to(paths.ROOT)
+    where = paths.shown(file)
     try:
         content = file.read_bytes()
         data = json.loads(content)

@@ -75,7 +75,7 @@ def test_a_stage_asks_for_what_the_contract_says(built, arch, operation, stage):
 @pytest.mark.parametrize("arch", ARCHES)
 def test_a_stage_fits_and_does_not_spill(built, arch, operation, stage):
     launcher = cuda_stages.get(operation, stage)
-    cubin, resources = cuda.compile_stage(operation, stage, arch)
+    cubin, resources = built[arch][operation].cubin, cuda.resources(operation, stage, arch)
     assert cubin[:4] == b"\x7fELF"
     assert resources.shared == launcher.shared
     assert (resources.stack, resources.local) == (0, 0)
