@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mage import cubins, cuda_stages, kernels, paths
+from mage import cubins, cuda_stages, kernels, launch, paths
 from mage.errors import MageError, RequestError
 
 if TYPE_CHECKING:
@@ -80,6 +80,14 @@ def whole_text(text: str, name: str) -> str:
     return f'{before}#line 1 "mage.cuh"\n{header}\n#line {line} "{name}"\n{after}'
 
 
+def with_defines(text: str, name: str, defines: Mapping[str, int]) -> str:
+    """``text`` behind a ``#define`` for each of ``defines``; its lines keep their numbers in a compiler's messages."""
+    if not defines:
+        return text
+    made = "".join(f"#define {macro} {value}\n" for macro, value in sorted(defines.items()))
+    return f'{made}#line 1 "{name}"\n{text}'
+
+
 # -- build and cache -----------------------------------------------------------------------------------
 
 
@@ -116,17 +124,17 @@ def compiler_version() -> str:
     return f"{major}.{minor} ({', '.join(packages) or 'not from packages'})"
 
 
-def build(operation: str, arch: str, text: str | None = None) -> Binary:
+def build(operation: str, arch: str, text: str | None = None, defines: Mapping[str, int] | None = None) -> Binary:
     """All stages of ``operation`` for ``arch`` (``sm_90``), from the cache if the same was built before.
 
-    ``text`` replaces the kernel file's text. CompileError when it does not compile. A cache that cannot be
-    written is no error: the next process builds again.
+    ``text`` replaces the kernel file's text; ``defines`` are macros to build with. CompileError when it does not
+    compile. A cache that cannot be written is no error: the next process builds again.
     """
     if not re.fullmatch(r"sm_\d+[af]?", arch):
         raise RequestError(f"no architecture {arch!r}: give one like sm_89 or sm_90")
     began = time.perf_counter()
     name = f"{operation}.cu"
-    whole = whole_text(source(operation) if text is None else text, name)
+    whole = with_defines(whole_text(source(operation) if text is None else text, name), name, defines or {})
     asked = json.dumps([whole, OPTIONS, compiler_version(), arch], sort_keys=True)
     key = hashlib.sha256(asked.encode()).hexdigest()
     file = cache_dir() / "cubin" / f"{operation}-{arch}-{key[:32]}.cubin"
@@ -229,6 +237,13 @@ def device_arch(device: torch.device | int) -> str:
     return f"sm_{major}{minor}"
 
 
+def shared_limit(device: torch.device | int) -> int:
+    """Bytes of shared memory that a block may ask for on a CUDA device, with the opt-in of dynamic memory."""
+    import torch
+
+    return torch.cuda.get_device_properties(device).shared_memory_per_block_optin
+
+
 def prepare(
     operation: str,
     stage: str,
@@ -236,12 +251,13 @@ def prepare(
     inputs: Mapping[str, torch.Tensor],
     out: torch.Tensor,
     text: str | None = None,
+    config: Mapping[str, int] | None = None,
 ) -> Launch:
     """Build, load and bind one stage: kernel arguments are the inputs in their order, then ``out``, then ``dims``.
 
     The inputs must have passed the operation's checks. ``text`` replaces the kernel file's text (a defect on
-    purpose). A stage that cannot take the request gives way to its fallback. RequestError when the tensors
-    are not on the current device.
+    purpose), ``config`` parameters of the stage. A stage that cannot take the request gives way to its
+    fallback. RequestError when the tensors are not on the current device.
     """
     import torch
 
@@ -253,11 +269,15 @@ def prepare(
             f"cuda {operation} {stage}: the tensors are on {device} and the current device is "
             f"cuda:{torch.cuda.current_device()}; prepare and run under `with torch.cuda.device({device.index})`"
         )
-    choice = cuda_stages.choose(operation, stage, dims, inputs, out)
+    choice = cuda_stages.choose(operation, stage, dims, inputs, out, config, shared_limit(device))
     arch = device_arch(device)
     grid, block = choice.stage.grid(dims), choice.stage.block
     tensors = (*inputs.values(), out)
-    run = bind(build(operation, arch, text), choice.stage.kernel, tensors, dims, grid, block)
+    if choice.stage.workspace:
+        floats, counters = choice.stage.workspace(dims)
+        tensors += (torch.empty(floats, device=device), torch.zeros(counters, dtype=torch.int32, device=device))
+    binary = build(operation, arch, text, choice.stage.defines)
+    run = bind(binary, choice.stage.kernel, tensors, dims, grid, block, shared=choice.stage.dynamic)
     return Launch(run, out, operation, stage, choice.stage.name, choice.reasons, grid, block, arch)
 
 
@@ -269,8 +289,10 @@ def bind(
     grid: cuda_stages.Grid,
     block: cuda_stages.Grid,
     device: int | None = None,
+    shared: int = 0,
 ) -> Callable[[], None]:
     """One launch of ``kernel``, loaded and ready: its arguments are addresses of ``tensors``, then ``integers`` (int32).
+    ``shared``: dynamic shared memory, bytes a block.
 
     The result queues the launch on PyTorch's current stream of ``device`` (None: the tensors'); it holds on to
     the tensors and allocates nothing.
@@ -279,23 +301,16 @@ def bind(
 
     index = tensors[0].device.index if device is None else device
     function = _function(binary, kernel, index)
-    # The driver takes an array of pointers to the arguments. Tensor addresses are 8 bytes and integers 4: the
-    # types are given here, since the driver would read a bare Python int as a pointer.
+    if shared:
+        _allow_shared(function, kernel, shared)
+    # Tensor addresses are 8 bytes and integers 4: the types are given here, since a bare Python int has none.
     values = [*(ctypes.c_void_p(t.data_ptr()) for t in tensors), *(ctypes.c_int32(number) for number in integers)]
-    arguments = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
 
-    launch = functools.partial(driver.cuLaunchKernel, function, *grid, *block, 0)
-    address, stream = ctypes.addressof(arguments), _current_stream()
-    held = (tuple(tensors), values, arguments)  # alive as long as run is: the driver reads the arguments at each launch
+    def refused(status: int, held=tuple(tensors)) -> None:
+        name = driver.CUresult(status).name
+        raise LaunchError(f"cuda {kernel}: the driver refused a launch of {grid} blocks of {block} threads: {name}")
 
-    def run(held=held) -> None:
-        (status,) = launch(stream(index), address, 0)
-        if status:
-            raise LaunchError(
-                f"cuda {kernel}: the driver refused a launch of {grid} blocks of {block} threads: {status.name}"
-            )
-
-    return run
+    return launch.prepared(int(function), grid, block, shared, values, functools.partial(_current_stream(), index), refused)
 
 
 _loaded: dict[tuple[str, int], object] = {}
@@ -318,6 +333,17 @@ def _function(binary: Binary, kernel: str, device: int):
     if status:
         raise LaunchError(f"cuda {kernel}: cannot be loaded on device {device}: {status.name}")
     return function
+
+
+def _allow_shared(function, kernel: str, size: int) -> None:
+    """More than 48 KiB of dynamic shared memory must be asked for, once for each function."""
+    from cuda.bindings import driver
+
+    (status,) = driver.cuFuncSetAttribute(
+        function, driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, size
+    )
+    if status:
+        raise LaunchError(f"cuda {kernel}: this device has no {size} bytes of shared memory for a block: {status.name}")
 
 
 def _current_stream() -> Callable[[int], int]:

@@ -10,89 +10,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from math import prod
 
+from mage import matmul_tiles
 from mage.errors import RequestError
-
-Dims = tuple[int, ...]
-Grid = tuple[int, int, int]
-
-QUAD_BYTES = 16
-"""Alignment of a 128-bit access."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Published:
-    """Resource request recorded for the kernel that a stage stands beside, on an RTX 4090.
-
-    ``blocks`` and ``threads`` are products, ``registers`` is per thread, ``shared`` in bytes a block;
-    None where it was not published.
-    """
-
-    experiment: str
-    kernel: str
-    blocks: int | None = None
-    threads: int | None = None
-    registers: int | None = None
-    shared: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stage:
-    """One kernel, and all that its launch needs to know.
-
-    ``grid(dims)`` in blocks, ``block`` in threads, ``shared`` static bytes a block. ``refuses(dims)``
-    says why a shape cannot be taken, or None. ``quads``: the kernel makes 128-bit accesses to every
-    float tensor, so each must be 16-byte aligned. ``fallback`` is the stage that takes over. ``changed``
-    is what is new against the stage before. ``mean_over_std_limit`` is the largest |μ|/σ of a
-    layernorm row for which the kernel's variance holds (None: no limit of its own).
-    """
-
-    operation: str
-    name: str
-    changed: str
-    grid: Callable[[Dims], Grid]
-    block: Grid
-    shared: int = 0
-    refuses: Callable[[Dims], str | None] = lambda dims: None
-    quads: bool = False
-    fallback: str | None = None
-    published: Published
-    mean_over_std_limit: float | None = None
-
-    @property
-    def kernel(self) -> str:
-        """Name of the ``extern "C"`` function in the kernel file."""
-        return f"{self.operation}_{self.name}"
-
-    @property
-    def threads(self) -> int:
-        """Threads in one block."""
-        return prod(self.block)
-
-    def supports(self, dims: Dims, inputs: Mapping[str, object] | None = None, out: object = None) -> str | None:
-        """Why this stage cannot compute ``dims`` with these tensors; None if it can.
-
-        ``inputs`` and ``out`` (torch tensors) are asked for their addresses only, and may be left out.
-        """
-        if reason := self.refuses(dims):
-            return reason
-        if self.quads:
-            tensors = {**(inputs or {}), **({} if out is None else {"out": out})}
-            for name, tensor in tensors.items():
-                if tensor.data_ptr() % QUAD_BYTES:
-                    return f"{name} does not start at a multiple of {QUAD_BYTES} bytes, which 128-bit loads need"
-        return None
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The stage that will really run for a request, and why each one before it did not."""
-
-    asked: Stage
-    stage: Stage
-    reasons: tuple[str, ...]
+from mage.stage import Choice, Dims, Grid, Published, Stage
 
 
 def _ceil(n: int, of: int) -> int:
@@ -121,9 +42,18 @@ def _rows(a_block: int) -> Callable[[Dims], Grid]:
     return lambda dims: (_ceil(dims[0], a_block), 1, 1)
 
 
-def _elements(count: Callable[[Dims], int]) -> Callable[[Dims], Grid]:
-    """One thread an element, 256 a block."""
-    return lambda dims: (_ceil(count(dims), 256), 1, 1)
+def _warps_of_rows(dims: Dims) -> Grid:
+    """Two warps a block, and two rows a warp where that turns two waves into one.
+
+    With its 127 registers 16 warps fit a multiprocessor, 2112 the 132 of an H200; elsewhere it is as right.
+    """
+    rows = dims[0]
+    return (_ceil(rows, 4 if 2112 < rows <= 4224 else 2), 1, 1)
+
+
+def _elements(count: Callable[[Dims], int], a_block: int = 256) -> Callable[[Dims], Grid]:
+    """``a_block`` elements a block, by default one a thread."""
+    return lambda dims: (_ceil(count(dims), a_block), 1, 1)
 
 
 # -- what a shape must have ----------------------------------------------------------------------------
@@ -153,6 +83,25 @@ def _width_of_quads(limit: int | None = None) -> Callable[[Dims], str | None]:
 
 def _features_of_quads(dims: Dims) -> str | None:
     return f"{dims[1]} features are not a multiple of four" if dims[1] % 4 else None
+
+
+LONG_ROW = 48
+"""Edges above which neighbor ``balanced`` divides a row; the same number stands in the kernel file."""
+
+
+def _no_long_row(inputs: Mapping[str, object]) -> str | None:
+    pointers = inputs["row_ptr"]
+    most = int((pointers[1:] - pointers[:-1]).max())
+    return None if most > LONG_ROW else f"no row has more than {most} edges, and one of {LONG_ROW} fits a warp"
+
+
+def _whole_slabs(dims: Dims) -> str | None:
+    for name, size in zip("NC", dims, strict=True):
+        if size % 32:
+            return f"{name} = {size} is not a multiple of 32, and this kernel takes whole slabs only"
+    if dims[0] // 8 > _GRID_Y_LIMIT or dims[1] // 32 > _GRID_Y_LIMIT:
+        return f"{dims} needs more blocks on one axis than the {_GRID_Y_LIMIT} that a grid has"
+    return None
 
 
 # -- where E[x²] − μ² holds ----------------------------------------------------------------------------
@@ -219,10 +168,17 @@ _ALL = (
         refuses=_whole_tiles(64, 32), quads=True, fallback="tiled",
         published=_published("mage-006", "tiled_matmul_pipeline", 256, 256, 96, 33792),
     ),
+    *matmul_tiles.STAGES,
     Stage(
         operation="gelu", name="elementwise", changed="one element a thread, approximate tanh",
         grid=_elements(lambda dims: dims[0] * dims[1]), block=(256, 1, 1),
         published=_published("mage-001", "bias_gelu", 12288, 256, 16, 0),
+    ),
+    Stage(
+        operation="gelu", name="quads",
+        changed="two 128-bit loads a thread under way before any arithmetic, one exponential and one reciprocal",
+        grid=_elements(lambda dims: _ceil(dims[0] * dims[1], 4), a_block=768), block=(384, 1, 1),
+        refuses=_width_of_quads(), quads=True, fallback="elementwise",
     ),
     Stage(
         operation="layernorm", name="block", changed="256 threads a row, three passes, two tree reductions",
@@ -252,9 +208,27 @@ _ALL = (
         mean_over_std_limit=MEAN_OVER_STD_LIMIT,
     ),
     Stage(
+        operation="layernorm", name="team",
+        changed="row with the variance summed around the mean, from registers; up to eight quads a thread",
+        grid=_rows(1), block=(128, 1, 1), shared=32,
+        refuses=_width_of_quads(limit=4096), quads=True, fallback="warp", versions=8,
+    ),
+    Stage(
+        operation="layernorm", name="registers",
+        changed="one warp a row, gamma and beta in registers, the next row asked for before this one is added up",
+        grid=_warps_of_rows, block=(64, 1, 1),
+        refuses=_width_of_quads(limit=768), quads=True, fallback="team", versions=12,
+    ),
+    Stage(
         operation="triangle", name="elementwise", changed="one output a thread",
         grid=_elements(lambda dims: dims[0] * dims[0] * dims[1]), block=(256, 1, 1),
         published=_published("mage-001", "triangle", 2048, 256, 30, 0),
+    ),
+    Stage(
+        operation="triangle", name="shared",
+        changed="8 × 8 outputs a thread, operands streamed through shared memory, k dealt out to groups of warps",
+        grid=lambda dims: (dims[0] // 16, dims[0] // 8, dims[1] // 32), block=(256, 1, 1), dynamic=196608,
+        refuses=_whole_slabs, quads=True, fallback="elementwise",
     ),
     Stage(
         operation="neighbor", name="feature", changed="one feature a thread, one edge at a time",
@@ -268,12 +242,28 @@ _ALL = (
         refuses=_features_of_quads, quads=True, fallback="feature",
         published=_published("mage-007", "neighbor, one 128-bit feature quad a thread"),
     ),
+    Stage(
+        operation="neighbor", name="warp",
+        changed="a warp a row, eight gathers under way, the next indices fetched meanwhile",
+        grid=_rows(4), block=(128, 1, 1),
+        refuses=_features_of_quads, quads=True, fallback="feature",
+    ),
+    Stage(
+        operation="neighbor", name="balanced",
+        changed="warp, and a row of many edges is divided among the warps of a block",
+        grid=_rows(16), block=(512, 1, 1), shared=4224,
+        refuses=_features_of_quads, declines=_no_long_row, quads=True, fallback="warp",
+    ),
 )  # fmt: skip
 
 STAGES: dict[str, dict[str, Stage]] = {}
 """operation -> stage name -> Stage, oldest first, as in the kernel files."""
 for _stage in _ALL:
     STAGES.setdefault(_stage.operation, {})[_stage.name] = _stage
+
+
+FORMS: dict[str, dict[str, Stage]] = {"matmul": {form.name: form for form in matmul_tiles.FORMS}}
+"""operation -> name -> kernels that do a stage's work at other shapes; they are in the kernel file behind it."""
 
 
 def get(operation: str, stage: str) -> Stage:
@@ -283,17 +273,28 @@ def get(operation: str, stage: str) -> Stage:
 
 
 def choose(
-    operation: str, stage: str, dims: Dims, inputs: Mapping[str, object] | None = None, out: object = None
+    operation: str,
+    stage: str,
+    dims: Dims,
+    inputs: Mapping[str, object] | None = None,
+    out: object = None,
+    config: Mapping[str, int] | None = None,
+    shared_limit: int | None = None,
 ) -> Choice:
-    """The stage that computes ``dims`` when ``stage`` is asked for: itself, or the first of its fallbacks that can."""
-    asked = current = get(operation, stage)
+    """What computes ``dims`` when ``stage`` is asked for: itself, the first of its fallbacks that can, or a form of it.
+
+    ``config`` are parameters of the stage that is asked for; a fallback is built as it stands. ``shared_limit``
+    as in ``Stage.supports``.
+    """
+    asked = current = get(operation, stage).configured(config or {})
     reasons = []
-    while reason := current.supports(dims, inputs, out):
+    while reason := current.supports(dims, inputs, out, shared_limit):
         reasons.append(f"{current.name}: {reason}")
         if current.fallback is None:
             raise RequestError(f"no cuda stage of {operation} takes dims {dims}: {'; '.join(reasons)}")
         current = get(operation, current.fallback)
-    return Choice(asked, current, tuple(reasons))
+    form = current.form(dims)
+    return Choice(asked, FORMS[operation][form] if form else current, tuple(reasons))
 
 
 def _lookup(table: Mapping, name: str, kind: str):

@@ -7,7 +7,7 @@ per thread.
 
 from __future__ import annotations
 
-from mage import cubins, occupancy, ptx, sass
+from mage import cubins, cuda_stages, occupancy, ptx, sass
 from mage.errors import RequestError
 from mage.offline import Compiled
 
@@ -32,8 +32,8 @@ def row(compiled: Compiled) -> dict:
 
     ``stack`` is the frame that the compiler gave a thread in local memory; ``local bytes stored`` and ``local bytes
     loaded`` are what a thread moves there, once through the code. Mostly they are spilled registers, but a local
-    array or a register saved around a call also lies there. ``passes over X`` is layernorm's alone, and like all
-    of PTX absent (None) for cuTile, which shows none.
+    array or a register saved around a call also lies there. ``passes over X`` is layernorm's alone, absent (None) where
+    a kernel holds a body for each of several widths, and like all of PTX for cuTile, which shows none.
     """
     job = compiled.job
     kernels = sass.parse(cubins.cuobjdump("-sass", compiled.cubin))
@@ -64,9 +64,15 @@ def row(compiled: Compiled) -> dict:
     }
     if compiled.ptx is None:
         return columns | {f"ptx {column}": None for column in COUNTED_IN_PTX}
-    if job.operation == "layernorm":
+    if job.operation == "layernorm" and not _several_versions(job):
         columns["passes over X"] = ptx.passes(compiled.ptx, 0)
     return columns | _counts("ptx ", COUNTED_IN_PTX, ptx.count(compiled.ptx))
+
+
+def _several_versions(job) -> bool:
+    """Whether the kernel's code holds a body for each of several widths: its loads then say nothing of one row."""
+    stage = cuda_stages.STAGES[job.operation].get(job.variant) if job.implementation == "cuda" else None
+    return stage is not None and stage.versions > 1
 
 
 def _residency(arch: str, threads: int, registers: int, shared: int) -> dict:

@@ -21,7 +21,7 @@ from mage import cuda_stages, defects, gate, implementations, operations
 from mage.gate import GateResult
 from mage.implementations import HOST, INTERPRETER, Row
 
-MOST_BLOCKS = 4
+MOST_BLOCKS = 8
 """Blocks of a launch on the host, where a block is 128 or 256 operating-system threads."""
 
 
@@ -71,9 +71,18 @@ CASES: tuple[Case, ...] = (
     Case("matmul", (17, 19, 23), "tile tails"),
     Case("matmul", (64, 128, 96), "whole tiles"),
     Case("matmul", (64, 64, 192), "whole tiles"),
+    Case("matmul", (64, 128, 64), "whole tiles of the largest blocks"),
+    Case("matmul", (17, 20, 40), "tails with rows of whole quads"),
+    Case("matmul", (64, 128, 256), "few tiles, long K"),
+    Case("matmul", (512, 512, 512), "few tiles, long K", simulated=False),
+    Case("matmul", (1000, 1000, 1000), "tails with rows of whole quads", simulated=False),
+    Case("matmul", (1024, 768, 64), "tiles of 64 × 96", simulated=False),
+    Case("matmul", (1536, 1536, 64), "tiles of 192 × 96", simulated=False),
+    Case("matmul", (2048, 2048, 64), "tiles of 128 × 256", simulated=False),
     Case("matmul", (1, 1, 1), "single element"),
     Case("gelu", (4096, 768), simulated=False),
     Case("gelu", (3, 257), "tail"),
+    Case("gelu", (4, 772), "whole and last block of quads"),
     Case("gelu", (1, 1), "single element"),
     Case("layernorm", (4096, 768), simulated=False),
     *(Case("layernorm", (3, width)) for width in (252, 257, 1, 4, 128, 768, 1024, 2048, 4096, 8192)),
@@ -82,12 +91,14 @@ CASES: tuple[Case, ...] = (
     Case("triangle", (17, 3), "tile tails"),
     Case("triangle", (130, 5), "tile tails", simulated=False),
     Case("triangle", (1, 32)),
+    Case("triangle", (32, 32), "whole tiles"),
     Case("triangle", (1, 1), "single element"),
     Case("neighbor", (4096, 64, 65536), simulated=False),
     Case("neighbor", (13, 8, 40)),
     Case("neighbor", (9, 70, 50), "features past a block"),
     Case("neighbor", (11, 8, 0), "no edges"),
     Case("neighbor", (7, 12, 45), "all edges in one row", _graph(_one_row)),
+    Case("neighbor", (5, 68, 200), "one long row", _graph(_one_row)),
     Case("neighbor", (7, 12, 20), "duplicate edges", _graph(_duplicates)),
     Case("neighbor", (10, 5, 24), "empty rows", _graph(_every_other_row)),
     Case("neighbor", (1, 1, 1), "single element"),
@@ -118,9 +129,8 @@ def representative(row: Row) -> Case:
     """One shape to gate an implementation at, small where it is simulated: one that a CUDA C++ stage takes itself,
     not through its fallback."""
     if row.implementation == "cuda" and row.where in (HOST, implementations.GPU):
-        for case in CASES:
-            choice = cuda_stages.choose(row.operation, row.variant, case.dims)
-            if case.operation == row.operation and fits(case, row) and choice.stage.name == row.variant:
+        for case in (case for case in CASES if case.operation == row.operation):
+            if fits(case, row) and cuda_stages.choose(row.operation, row.variant, case.dims).stage.name == row.variant:
                 return case
     if row.where in (HOST, INTERPRETER):
         return small(row.operation)
@@ -130,7 +140,23 @@ def representative(row: Row) -> Case:
 def here(
     names: Iterable[str] | None = None, implementation_names: Iterable[str] | None = None, device: str | None = None
 ) -> list[GateResult]:
-    """The gate of every implementation and stage on this machine, each at one shape; what cannot run says why.
+    """The gate of every implementation and stage on this machine; what it found of the very same code is kept (``mage.gated``)."""
+    from mage import gated
+
+    return gated.here(names, implementation_names, device)
+
+
+def refused_defects(device: str | None = None) -> dict[str, GateResult]:
+    """``check_defects``; what the very same code answered is kept (``mage.gated``)."""
+    from mage import gated
+
+    return gated.defects(device)
+
+
+def check_here(
+    names: Iterable[str] | None = None, implementation_names: Iterable[str] | None = None, device: str | None = None
+) -> list[GateResult]:
+    """Gate every implementation and stage on this machine, each at one shape; what cannot run says why.
 
     ``torch.compile`` on a CPU takes up to a minute to build and is left to the test suite.
     """
@@ -227,7 +253,7 @@ def summary(results: list[GateResult]) -> str:
     return ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
 
 
-def refused_defects(device: str | None = None) -> dict[str, GateResult]:
+def check_defects(device: str | None = None) -> dict[str, GateResult]:
     """Gate our kernels with each published defect put into them, at a shape of three K tiles: all have to fail.
 
     By name of ``mage.defects.DEFECTS``; ``note`` says what each stands for. Runs on a GPU, else on the host, else says

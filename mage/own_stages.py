@@ -6,9 +6,11 @@ from mage import cuda_stages, judged, stats
 from mage.schema import Evidence, Result, Stage
 
 WAY = {
-    "matmul": ("tiled", "registers", "quads", "pipeline"),
-    "layernorm": ("block", "warp", "pair", "row"),
-    "neighbor": ("feature", "quad"),
+    "matmul": ("tiled", "registers", "quads", "pipeline", "groups"),
+    "gelu": ("elementwise", "quads"),
+    "layernorm": ("block", "warp", "pair", "row", "registers"),
+    "triangle": ("elementwise", "shared"),
+    "neighbor": ("feature", "quad", "warp"),
 }
 """Stages that followed each other; the others are comparisons beside the way."""
 LABEL = "ours"
@@ -18,8 +20,12 @@ def of(record: Evidence) -> tuple[Stage, ...]:
     """Stages that ``record`` lists, or those of our CUDA C++ kernels that it measured: medians, warm, awaited."""
     if record.stages or not judged.measured(record):
         return record.stages
-    rows = {(row.operation, row.variant): row for row in record.results if row.implementation == "cuda"}
-    made = [_stage(record, rows[operation, name]) for operation, way in WAY.items() for name in way if (operation, name) in rows]
+    rows = {(row.operation, row.variant): row for row in record.results if row.implementation == "cuda" and row.at is None}
+    made = []
+    for operation, way in WAY.items():
+        there = [name for name in way if (operation, name) in rows]
+        if len(there) > 1:  # one stage alone is no way
+            made += [_stage(record, rows[operation, name]) for name in there]
     return tuple(stage for stage in made if stage)
 
 

@@ -43,7 +43,8 @@ BROKEN: dict[str, Broken] = {
     ),
     "pipeline-last-wait-short": Broken(
         operation="matmul", stage="pipeline", dims=(64, 64, 32), shows="late copy",
-        text="cp_async_wait<0>();", replacement="cp_async_wait<1>();",
+        text="const int last = (tiles - 1) % 2;\n    cp_async_wait<0>();",
+        replacement="const int last = (tiles - 1) % 2;\n    cp_async_wait<1>();",
         stands_for="the last tile waits as all others do, and its own group is the one that may be under way",
     ),
     "pipeline-single-buffer": Broken(
@@ -123,22 +124,35 @@ class Barrier:
     number: int
     line: int
     function: str
+    for_parts: bool = False  # stands where only a kernel that shares a tile among blocks comes
 
     @property
     def stages(self) -> tuple[str, ...]:
         """Stages that pass it."""
-        shared = {"registers_body": ("registers", "registers_merged"), "tree_sum": ("block",)}
+        if self.function == "slabs_body" and self.for_parts:
+            return ()
+        shared = {
+            "registers_body": ("registers", "registers_merged"),
+            "tree_sum": ("block",),
+            "team_sum": ("team",),
+            "slabs_body": ("groups", "spread", "banks"),
+        }
         return shared.get(self.function) or (self.function.split("_", 1)[1],)
 
 
-_CODE_BARRIER = re.compile(r"^\s*__syncthreads\(\);\n", re.M)
+_CODE_BARRIER = re.compile(r"^[ \t]*__syncthreads\(\);\n", re.M)
 _FUNCTION = re.compile(r"^(?:__device__ .*?|)(\w+)\((?:const )?(?:float|int)", re.M)
 
 
 def barriers(source: str) -> list[Barrier]:
     """Every barrier of a kernel file, in order."""
     return [
-        Barrier(number, source.count("\n", 0, match.start()) + 1, _FUNCTION.findall(source, 0, match.start())[-1])
+        Barrier(
+            number,
+            source.count("\n", 0, match.start()) + 1,
+            _FUNCTION.findall(source, 0, match.start())[-1],
+            "if (!SPLIT) return;" in source[: match.start()],
+        )
         for number, match in enumerate(_CODE_BARRIER.finditer(source))
     ]
 

@@ -63,7 +63,9 @@ def test_the_pair_kernel_asks_for_what_the_contract_says(norm, arch):
 
 def test_passes_over_the_row_come_out_of_the_code():
     frame = counting.census("layernorm", ["cuda", "triton"], ["sm_89"])
-    assert dict(zip(frame.variant, frame["passes over X"], strict=True)) == {"fixed": 1, "block": 3, "warp": 3, "pair": 2, "row": 1}
+    passes = {variant: count for variant, count in zip(frame.variant, frame["passes over X"], strict=True) if count == count}
+    # team and registers hold a version for every width, so that their loads say nothing of one row.
+    assert passes == {"fixed": 1, "block": 3, "warp": 3, "pair": 2, "row": 1}
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +117,7 @@ def test_ptx_is_counted_where_there_is_some():
     frame = counting.census("neighbor", archs=["sm_90"])
     counted = dict(zip(frame.variant.where(frame.implementation == "cuda", frame.implementation), frame["ptx global loads"], strict=True))
     assert counted.pop("cutile") != counted["triton"], "cuTile shows no PTX"
-    assert set(counted) == {"triton", "feature", "quad"} and all(count > 0 for count in counted.values())
+    assert set(counted) == {"triton", "feature", "quad", "warp", "balanced"} and all(count > 0 for count in counted.values())
 
 
 def test_a_local_array_lies_on_the_stack():
@@ -138,7 +140,7 @@ def test_the_function_is_there_whatever_was_imported():
 def test_a_second_census_compiles_nothing(monkeypatch):
     counting.census("gelu", "cuda", ["sm_90"])
     monkeypatch.setattr(compile_pool, "_Worker", None)
-    assert len(counting.census("gelu", "cuda", ["sm_90"])) == 1
+    assert len(counting.census("gelu", "cuda", ["sm_90"])) == 2
 
 
 @pytest.mark.parametrize("arguments", [("layernrom",), (None, "tritn"), (None, None, ["sm_1"])])
@@ -200,7 +202,7 @@ def test_a_script_without_a_main_guard_may_ask(tree):
         [sys.executable], input='import mage; print(len(mage.census("neighbor", "cuda", "sm_90")))',
         env={**os.environ, "PYTHONPATH": str(paths.PACKAGE.parent)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.stdout.strip() == "2", done.stderr
+    assert done.stdout.strip() == "4", done.stderr
 
 
 def test_tf32_is_found_and_fails_the_gate(tree):

@@ -30,6 +30,12 @@ CONTRACT = {
     ("neighbor", "feature"): (1024, 256, 0),
 }
 
+ADDED_UP_AT_THE_END = {
+    *(("matmul", name) for name in ("groups", "spread", "banks", *cuda_stages.FORMS["matmul"])),
+    ("triangle", "shared"), ("neighbor", "warp"), ("neighbor", "balanced"),
+}  # fmt: skip
+"""Stages whose threads share the sum of an output: its parts are added once, after the last multiply-add."""
+
 ALL = [(operation, stage) for operation, stages in cuda_stages.STAGES.items() for stage in stages]
 
 
@@ -116,7 +122,8 @@ def test_strict_fp32_and_nothing_else(code, arch):
         assert not sass.tensor_core(instructions), (operation, stage)
         if operation in ("matmul", "triangle", "neighbor"):
             bases = {i.base for i in instructions}
-            assert "FFMA" in bases and not {"FMUL", "FADD", "LDL", "STL"} & bases, (operation, stage)
+            apart = set() if (operation, stage) in ADDED_UP_AT_THE_END else {"FADD"}
+            assert "FFMA" in bases and not ({"FMUL", "LDL", "STL"} | apart) & bases, (operation, stage)
 
 
 @pytest.mark.parametrize("arch", ARCHES)
@@ -132,13 +139,13 @@ def test_what_the_stages_say_about_themselves(code, arch):
         assert {i.width for i in opcodes(f"layernorm_{stage}", "LDG")} == {128}, stage
     assert len(opcodes("layernorm_row", "LDG")) == 6  # x, gamma and beta, two quads each: the row is read once
     barriers = {stage: len(opcodes(f"layernorm_{stage}", "BAR")) for stage in cuda_stages.STAGES["layernorm"]}
-    assert barriers == {"block": 19, "warp": 0, "pair": 1, "row": 1}
+    assert barriers == {"block": 19, "warp": 0, "pair": 1, "row": 1, "team": 2 * 8, "registers": 0}  # team: 2 a width
     assert len(opcodes("neighbor_feature", "FFMA")) == 1  # one edge at a time, not unrolled
 
 
 # -- kernel files and launchers agree ------------------------------------------------------------------
 
-_KERNEL = re.compile(r'extern "C" __global__ void __launch_bounds__\((\d+)\)\s+(\w+)\(([^)]*)\)')
+_KERNEL = re.compile(r'extern "C" __global__ void __launch_bounds__\((\d+)(?:, \d+)?\)\s+(\w+)\(([^)]*)\)')
 
 
 @pytest.mark.parametrize("operation", cuda_stages.STAGES)
@@ -148,8 +155,9 @@ def test_the_kernel_file_holds_the_stages_and_takes_the_arguments_that_are_passe
     spec = operations.get(operation)
     found = {name: (int(bound), parameters) for bound, name, parameters in _KERNEL.findall(text)}
     stages = cuda_stages.STAGES[operation]
-    assert list(found) == [stage.kernel for stage in stages.values()]
-    for stage in stages.values():
+    forms = cuda_stages.FORMS.get(operation, {})
+    assert list(found) == [stage.kernel for stage in (*stages.values(), *forms.values())]
+    for stage in (*stages.values(), *forms.values()):
         bound, parameters = found[stage.kernel]
         assert bound == stage.threads
         names = [re.search(r"\w+$", p)[0] for p in parameters.split(",")]
@@ -166,25 +174,34 @@ def test_the_kernel_file_holds_the_stages_and_takes_the_arguments_that_are_passe
     "operation, dims, expected",
     [
         ("matmul", (17, 19, 23), dict.fromkeys(cuda_stages.STAGES["matmul"], "tiled")),
+        ("matmul", (1024, 1024, 1024), {}),
         ("matmul", (1, 1, 1), dict.fromkeys(cuda_stages.STAGES["matmul"], "tiled")),
-        ("matmul", (64, 64, 32), {"quads": "tiled"}),
-        ("matmul", (32, 96, 64), dict.fromkeys(("registers", "registers_merged", "quads", "pipeline"), "tiled")),
+        ("matmul", (64, 64, 32), {**dict.fromkeys(("quads", "groups", "spread"), "tiled"), "banks": "edge"}),
+        (
+            "matmul", (32, 96, 64),
+            {**dict.fromkeys(("registers", "registers_merged", "quads", "pipeline", "groups", "spread"), "tiled"), "banks": "edge"},
+        ),
+        ("matmul", (512, 512, 512), {"banks": "split"}),
+        ("matmul", (1536, 1536, 1536), {"banks": "broad"}),
+        ("matmul", (2048, 2048, 2048), {"banks": "wide"}),
+        ("matmul", (1024, 768, 1536), {"banks": "third"}),
         ("layernorm", (3, 257), dict.fromkeys(cuda_stages.STAGES["layernorm"], "block")),
         ("layernorm", (4, 1), dict.fromkeys(cuda_stages.STAGES["layernorm"], "block")),
         ("layernorm", (4, 4), {}),
         ("layernorm", (4, 128), {}),
         ("layernorm", (4, 252), {}),
         ("layernorm", (4, 768), {}),
-        ("layernorm", (4, 1024), {}),
-        ("layernorm", (4, 2048), {"row": "pair"}),
-        ("layernorm", (4, 4096), {"row": "pair"}),
-        ("layernorm", (4, 8192), {"row": "pair"}),
+        ("layernorm", (4, 1024), {"registers": "team"}),
+        ("layernorm", (4, 2048), {"row": "pair", "registers": "team"}),
+        ("layernorm", (4, 4096), {"row": "pair", "registers": "team"}),
+        ("layernorm", (4, 8192), {"row": "pair", "team": "warp", "registers": "warp"}),
         ("layernorm", (4, 1025), dict.fromkeys(cuda_stages.STAGES["layernorm"], "block")),
-        ("gelu", (1, 1), {}),
-        ("triangle", (1, 1), {}),
-        ("triangle", (130, 32), {}),
+        ("gelu", (1, 1), {"quads": "elementwise"}),
+        ("triangle", (1, 1), {"shared": "elementwise"}),
+        ("triangle", (130, 32), {"shared": "elementwise"}),
+        ("triangle", (64, 64), {}),
         ("neighbor", (5, 4, 0), {}),
-        ("neighbor", (5, 6, 20), {"quad": "feature"}),
+        ("neighbor", (5, 6, 20), dict.fromkeys(("quad", "warp", "balanced"), "feature")),
     ],
 )
 def test_every_shape_finds_a_stage(operation, dims, expected):
@@ -192,7 +209,7 @@ def test_every_shape_finds_a_stage(operation, dims, expected):
         choice = cuda_stages.choose(operation, name, dims)
         assert choice.stage.name == expected.get(name, name)
         assert choice.stage.supports(dims) is None
-        assert bool(choice.reasons) == (choice.stage.name != name)
+        assert bool(choice.reasons) == (choice.stage.name not in (name, *cuda_stages.FORMS.get(operation, {})))
 
 
 def test_a_tensor_off_the_quads_goes_to_a_stage_that_reads_scalars():
@@ -202,6 +219,25 @@ def test_a_tensor_off_the_quads_goes_to_a_stage_that_reads_scalars():
         assert choice.stage.name == "block"
         assert [reason.split(":")[0] for reason in choice.reasons] == ["row", "pair"]
     assert "out does not start" in choice.reasons[0]
+
+
+def test_a_graph_without_long_rows_goes_to_the_stage_that_is_faster_there():
+    def graph(*degrees):
+        return {"row_ptr": torch.tensor([0, *degrees]).cumsum(0)}
+
+    even, skewed = graph(16, 48, 0), graph(1, 49, 0)
+    assert cuda_stages.choose("neighbor", "balanced", (3, 8, 64), even).stage.name == "warp"
+    assert "no row has more than 48 edges" in cuda_stages.choose("neighbor", "balanced", (3, 8, 64), even).reasons[0]
+    assert cuda_stages.choose("neighbor", "balanced", (3, 8, 50), skewed).stage.name == "balanced"
+    assert f"LONG_ROW = {cuda_stages.LONG_ROW};" in kernels.source("cuda/neighbor")
+
+
+def test_a_stage_that_needs_more_shared_memory_than_the_device_has_gives_way():
+    asked = cuda_stages.get("triangle", "shared")
+    choice = cuda_stages.choose("triangle", "shared", (128, 32), shared_limit=101376)
+    assert choice.stage.name == "elementwise"
+    assert f"{asked.dynamic} bytes of shared memory, this device has 101376" in choice.reasons[0]
+    assert cuda_stages.choose("triangle", "shared", (128, 32), shared_limit=232448).stage is asked
 
 
 def test_a_wrong_name_is_answered_with_the_nearest():
@@ -347,7 +383,7 @@ def test_a_broken_kernel_differs_from_the_whole_one(name):
 
 
 def test_every_barrier_can_be_left_out():
-    counts = {"matmul": 11, "layernorm": 5, "gelu": 0, "triangle": 0, "neighbor": 0}
+    counts = {"matmul": 17, "layernorm": 6, "gelu": 0, "triangle": 3, "neighbor": 3}
     for operation, expected in counts.items():
         text = kernels.source(f"cuda/{operation}")
         found = broken_kernels.barriers(text)

@@ -53,7 +53,8 @@ def checked(stage, case, device, **options):
 def test_every_stage_at_every_shape(stage, case, device):
     result = checked(stage, case, device)
     assert result.passed == PASSED, gate_cases.line(result)
-    really = cuda_stages.choose(stage.operation, stage.name, case.dims).stage
+    inputs = (case.make_inputs or operations.get(case.operation).make_inputs)(case.dims)
+    really = cuda_stages.choose(stage.operation, stage.name, case.dims, inputs).stage
     assert result.which == really.kernel
     assert (result.grid, result.block) == (list(really.grid(case.dims)), list(really.block))
     assert result.where == ("host C++" if device == "cpu" else "gpu")
@@ -233,12 +234,15 @@ RACE_DIMS = {  # the smallest shape that passes every barrier of the stage, twic
     "matmul_narrow": (32, 32, 64), "matmul_quads": (64, 64, 128), "matmul_pipeline": (64, 64, 96),
     "gelu_elementwise": (3, 100), "layernorm_block": (1, 300), "layernorm_warp": (8, 132), "layernorm_pair": (4, 132),
     "layernorm_row": (2, 516), "triangle_elementwise": (9, 4), "neighbor_feature": (7, 5, 20), "neighbor_quad": (7, 8, 20),
+    "matmul_groups": (64, 128, 64), "matmul_spread": (64, 128, 64), "matmul_banks": (64, 128, 64),
+    "gelu_quads": (4, 772), "layernorm_team": (2, 516), "layernorm_registers": (5, 132), "triangle_shared": (32, 32),
+    "neighbor_warp": (7, 8, 20), "neighbor_balanced": (3, 8, 400),
 }  # fmt: skip
 
 
 def modes(stage):
     """When asynchronous copies land, where a stage has any: one mode shows what the other hides."""
-    return ("issue", "wait") if stage.name == "pipeline" else ("issue",)
+    return ("issue", "wait") if stage.name in ("pipeline", "groups", "spread", "banks", "shared") else ("issue",)
 
 
 def launched(stage, **options):
@@ -257,6 +261,23 @@ def launched(stage, **options):
 def test_no_stage_races(stage, tsan):
     for mode in modes(stage):
         launched(stage, cp_async=mode)
+
+
+@needs_compiler
+@pytest.mark.parametrize("form", cuda_stages.FORMS["matmul"].values(), ids=lambda form: form.kernel)
+@pytest.mark.parametrize("cp_async", ["issue", "wait"])
+def test_every_form_is_right_on_the_host(form, cp_async):
+    dims = {"edge": (17, 20, 40), "split": (64, 128, 256), "third": (64, 96, 64), "broad": (192, 96, 48), "wide": (128, 256, 16)}[form.name]
+    operation = operations.get("matmul")
+    inputs, out = operation.make_inputs(dims), torch.full((dims[0], dims[1]), torch.nan)
+    floats, counters = form.workspace(dims) if form.workspace else (0, 0)
+    workspace = [torch.full((floats,), torch.nan), torch.zeros(counters, dtype=torch.int32)] if form.workspace else []
+    arrays = [tensor.numpy() for tensor in (*inputs.values(), out, *workspace)]
+    hostcuda.launch(
+        kernels.path("cuda/matmul"), form.kernel, form.grid(dims), form.block, [*arrays, *dims], shared=form.dynamic, cp_async=cp_async
+    )
+    assert gate.judge(operation, inputs, out).passed
+    assert not workspace or not workspace[1].any()  # the counters are as the next launch wants them
 
 
 BARRIERS = [
@@ -281,7 +302,8 @@ def test_each_barrier_is_needed(stage, barrier, tsan):
 
 def test_there_are_barriers_to_leave_out():
     stages = {parameter.values[0].kernel for parameter in BARRIERS}
-    assert {stage.kernel for stage in STAGES if stage.shared} - {"matmul_registers_merged"} == stages
+    same_text = {"matmul_registers_merged", "matmul_spread", "matmul_banks"}  # as another stage's
+    assert {stage.kernel for stage in STAGES if stage.shared or stage.dynamic} - same_text == stages
 
 
 def test_a_stage_that_does_not_exist():

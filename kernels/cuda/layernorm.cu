@@ -13,12 +13,17 @@
 //     pair    64              sum and sum of squares in one pass, one exchange         1
 //     row     128             the row is read once and stays in registers,             1
 //                             approximate reciprocal square root
+//     team    128             variance around the mean, from the registers;            2
+//                             up to eight quads a thread
+//     registers  32           gamma and beta in registers too, the next row            0
+//                             asked for before this one is added up
 //
 // block takes every width. The others take widths that are multiples of four and 16-byte aligned
-// pointers; row also needs the row to fit its registers (width up to 1024).
+// pointers; row also needs the row to fit its registers (width up to 1024), and so do team (up to 4096)
+// and registers (up to 768).
 //
 // pair and row compute the variance as E[x^2] - mu^2, in one pass. That difference loses digits when
-// the mean is large against the spread: block and warp, which subtract the mean first, do not have
+// the mean is large against the spread: the other stages, which subtract the mean first, do not have
 // that limit.
 
 #include "mage.cuh"
@@ -216,4 +221,175 @@ layernorm_row(const float* __restrict__ X, const float* __restrict__ gamma, cons
 
     if (first < D) store_normalized(&y[first], x_first, &gamma[first], &beta[first], mean, inverse_std);
     if (second < D) store_normalized(&y[second], x_second, &gamma[second], &beta[second], mean, inverse_std);
+}
+
+// ------------------------------------------------------------------------------------------------
+// team. Four warps a row as in row, and the row is still read once, but its variance is summed around the
+// mean: the row is at hand in registers, so that costs a second exchange and no second read, and a mean far
+// from zero does no harm. Each thread holds up to eight quads, so rows of up to 4096 stay in registers. For
+// each of the two sums the warps meet in four floats of shared memory behind a barrier. The sums go by
+// shuffle_xor, which leaves the total in every lane. Two quads or fewer a thread leave room to hold gamma and
+// beta as well: they are on their way before the first sum, not after the last.
+//
+// The number of quads that a thread holds is a template parameter, because only an array whose every index
+// is known to the compiler can stay in registers.
+
+__device__ __forceinline__ float warp_sum_everywhere(float value) {
+#pragma unroll
+    for (int offset = 16; offset > 0; offset /= 2) value += __shfl_xor_sync(FULL_WARP, value, offset);
+    return value;
+}
+
+// The quads of a row that one of THREADS threads holds: number thread, thread + THREADS, and so on. Only the
+// last can lie past the end of the row; it is zero then, and must be kept out of whatever zero would disturb.
+// WHOLE: the row is a whole number of steps, and no quad lies past its end.
+template <int QUADS, int THREADS, bool WHOLE = false>
+struct Share {
+    float4 quad[QUADS];
+
+    __device__ __forceinline__ static bool inside(int i, int thread, int quads) {
+        return WHOLE || i < QUADS - 1 || thread + i * THREADS < quads;
+    }
+    __device__ __forceinline__ void load(const float* row, int thread, int quads) {
+#pragma unroll
+        for (int i = 0; i < QUADS; ++i)
+            quad[i] = inside(i, thread, quads) ? load_quad(&row[(thread + i * THREADS) * 4])
+                                               : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    }
+    __device__ __forceinline__ float sum() const {
+        float total = 0.0f;
+#pragma unroll
+        for (int i = 0; i < QUADS; ++i) total += sum_of(quad[i]);
+        return total;
+    }
+    // Subtracts the mean, and returns the sum of the squares of what is left.
+    __device__ __forceinline__ float centre(float mean, int thread, int quads) {
+        float total = 0.0f;
+#pragma unroll
+        for (int i = 0; i < QUADS; ++i)
+            if (inside(i, thread, quads)) {
+                quad[i] = make_float4(quad[i].x - mean, quad[i].y - mean, quad[i].z - mean, quad[i].w - mean);
+                total += squares_of(quad[i]);
+            }
+        return total;
+    }
+};
+
+// gamma * x * inverse_std + beta, for x from which the mean has been subtracted.
+__device__ __forceinline__ float4 scaled(float4 x, float4 gamma, float4 beta, float inverse_std) {
+    return make_float4(fmaf(x.x * inverse_std, gamma.x, beta.x), fmaf(x.y * inverse_std, gamma.y, beta.y),
+                       fmaf(x.z * inverse_std, gamma.z, beta.z), fmaf(x.w * inverse_std, gamma.w, beta.w));
+}
+
+__device__ __forceinline__ float team_sum(float value, float* partial) {
+    value = warp_sum_everywhere(value);
+    if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = value;
+    __syncthreads();
+    return (partial[0] + partial[1]) + (partial[2] + partial[3]);
+}
+
+template <int QUADS, bool AHEAD>
+__device__ __forceinline__ void team_row(const float* X, const float* gamma, const float* beta, float* Y, int D,
+                                         float* partial) {
+    const int thread = threadIdx.x, quads = D / 4;
+    const float share = 1.0f / D;
+    Share<QUADS, 128> x, g, b;
+    x.load(X + static_cast<size_t>(blockIdx.x) * D, thread, quads);
+    if (AHEAD) {
+        g.load(gamma, thread, quads);
+        b.load(beta, thread, quads);
+    }
+    const float mean = team_sum(x.sum(), partial) * share;
+    const float variance = team_sum(x.centre(mean, thread, quads), partial + 4) * share;
+    const float inverse_std = rsqrt_approx(variance + EPSILON);
+
+    float* y = Y + static_cast<size_t>(blockIdx.x) * D;
+#pragma unroll
+    for (int i = 0; i < QUADS; ++i)
+        if (x.inside(i, thread, quads)) {
+            const int d = (thread + i * 128) * 4;
+            *reinterpret_cast<float4*>(&y[d]) = scaled(x.quad[i], AHEAD ? g.quad[i] : load_quad(&gamma[d]),
+                                                       AHEAD ? b.quad[i] : load_quad(&beta[d]), inverse_std);
+        }
+}
+
+extern "C" __global__ void __launch_bounds__(128)
+layernorm_team(const float* __restrict__ X, const float* __restrict__ gamma, const float* __restrict__ beta,
+               float* __restrict__ Y, int R, int D) {
+    __shared__ float partial[8];
+    switch ((D + 511) / 512) {
+        case 1: return team_row<1, true>(X, gamma, beta, Y, D, partial);
+        case 2: return team_row<2, true>(X, gamma, beta, Y, D, partial);
+        case 3: return team_row<3, false>(X, gamma, beta, Y, D, partial);
+        case 4: return team_row<4, false>(X, gamma, beta, Y, D, partial);
+        case 5: return team_row<5, false>(X, gamma, beta, Y, D, partial);
+        case 6: return team_row<6, false>(X, gamma, beta, Y, D, partial);
+        case 7: return team_row<7, false>(X, gamma, beta, Y, D, partial);
+        case 8: return team_row<8, false>(X, gamma, beta, Y, D, partial);
+    }
+}
+
+// ------------------------------------------------------------------------------------------------
+// registers. One warp a row again, without barriers, but nothing is fetched twice and nothing is waited for
+// that could have been asked for earlier. A lane holds its quads of the row, of gamma and of beta in
+// registers; gamma and beta serve every row that the warp takes. A warp takes rows a whole grid apart, and
+// asks for the next row before it adds up this one, so that reads and writes of different rows overlap
+// within one warp.
+//
+// All versions of the template are in one kernel, which takes the registers of the widest: that is why the
+// limit is six quads a lane.
+
+template <int QUADS, bool WHOLE>
+__device__ __forceinline__ void registers_rows(const float* X, const float* gamma, const float* beta, float* Y,
+                                               int R, int D) {
+    const int lane = threadIdx.x % 32, quads = D / 4;
+    const float share = 1.0f / D;
+    const unsigned rows_apart = gridDim.x * 2;
+    unsigned row = blockIdx.x * 2 + threadIdx.x / 32;
+    if (row >= R) return;  // the whole warp
+
+    Share<QUADS, 32, WHOLE> x, g, b;
+    x.load(X + static_cast<size_t>(row) * D, lane, quads);
+    g.load(gamma, lane, quads);
+    b.load(beta, lane, quads);
+    while (true) {
+        const unsigned next_row = row + rows_apart;
+        Share<QUADS, 32, WHOLE> next;
+        if (next_row < R) next.load(X + static_cast<size_t>(next_row) * D, lane, quads);
+
+        const float mean = warp_sum_everywhere(x.sum()) * share;
+        const float variance = warp_sum_everywhere(x.centre(mean, lane, quads)) * share;
+        const float inverse_std = rsqrt_approx(variance + EPSILON);
+
+        float* y = Y + static_cast<size_t>(row) * D;
+#pragma unroll
+        for (int i = 0; i < QUADS; ++i)
+            if (x.inside(i, lane, quads))
+                *reinterpret_cast<float4*>(&y[(lane + i * 32) * 4]) =
+                    scaled(x.quad[i], g.quad[i], b.quad[i], inverse_std);
+        if (next_row >= R) return;
+        row = next_row;
+        x = next;
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(64)
+layernorm_registers(const float* __restrict__ X, const float* __restrict__ gamma, const float* __restrict__ beta,
+                    float* __restrict__ Y, int R, int D) {
+    switch (D % 128 == 0 ? D / 128 : 0) {  // the widths that need no test, which are most
+        case 1: return registers_rows<1, true>(X, gamma, beta, Y, R, D);
+        case 2: return registers_rows<2, true>(X, gamma, beta, Y, R, D);
+        case 3: return registers_rows<3, true>(X, gamma, beta, Y, R, D);
+        case 4: return registers_rows<4, true>(X, gamma, beta, Y, R, D);
+        case 5: return registers_rows<5, true>(X, gamma, beta, Y, R, D);
+        case 6: return registers_rows<6, true>(X, gamma, beta, Y, R, D);
+    }
+    switch (D / 128) {
+        case 0: return registers_rows<1, false>(X, gamma, beta, Y, R, D);
+        case 1: return registers_rows<2, false>(X, gamma, beta, Y, R, D);
+        case 2: return registers_rows<3, false>(X, gamma, beta, Y, R, D);
+        case 3: return registers_rows<4, false>(X, gamma, beta, Y, R, D);
+        case 4: return registers_rows<5, false>(X, gamma, beta, Y, R, D);
+        case 5: return registers_rows<6, false>(X, gamma, beta, Y, R, D);
+    }
 }

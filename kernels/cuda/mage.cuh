@@ -1,6 +1,6 @@
 // mage.cuh: the few device helpers that need PTX, so that the kernel files hold none.
 //
-// Each helper is one PTX instruction (tanh_fast is two) behind a name that says what it does. The
+// Each helper is one PTX instruction (tanh_fast and logistic2 are two) behind a name that says what it does. The
 // host build puts its own header with the same names in the place of this one, so the comment on
 // each helper is its contract: it says all that a kernel may rely on.
 //
@@ -24,6 +24,26 @@ __device__ __forceinline__ void cp_async_4(void* shared, const void* global) {
 __device__ __forceinline__ void cp_async_16(void* shared, const void* global) {
     const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
     asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
+}
+
+// As cp_async_16, but past the first-level cache: for data that this block reads once and other
+// multiprocessors read too.
+__device__ __forceinline__ void cp_async_16_uncached(void* shared, const void* global) {
+    const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
+}
+
+// As cp_async_4 where `inside`; else four bytes of the destination become zero in the same manner and time, and
+// the global address is not read: it may lie anywhere.
+__device__ __forceinline__ void cp_async_4_or_zero(void* shared, const void* global, bool inside) {
+    const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(global), "r"(inside ? 4 : 0) : "memory");
+}
+
+// As cp_async_16_uncached where `inside`; else 16 bytes of zero, as above.
+__device__ __forceinline__ void cp_async_16_or_zero(void* shared, const void* global, bool inside) {
+    const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "r"(inside ? 16 : 0) : "memory");
 }
 
 // Closes the calling thread's open group (which may be empty) and opens the next.
@@ -59,6 +79,12 @@ __device__ __forceinline__ float4 shared_quad(const float* p) {
     return quad;
 }
 
+// Reads four neighbouring floats that nobody will read again, and tells the caches so (ld.global.cs: the
+// line is the first to go); p must be 16-byte aligned.
+__device__ __forceinline__ float4 load_once(const float* p) {
+    return __ldcs(reinterpret_cast<const float4*>(p));
+}
+
 // 1/sqrt(x) in one instruction for x > 0, relative error below 2^-22 (PTX ISA, rsqrt.approx.f32).
 __device__ __forceinline__ float rsqrt_approx(float x) {
     float y;
@@ -74,4 +100,13 @@ __device__ __forceinline__ float tanh_fast(float x) {
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * 2.8853900817779268f));
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(1.0f + power));
     return fmaf(-2.0f, inverse, 1.0f);
+}
+
+// 1 / (1 + 2^-x), the logistic function to the base of two, from two approximate instructions. Relative error
+// below 1e-6 where the result is not below 1e-30; 0 and 1 at the far ends. For every finite x.
+__device__ __forceinline__ float logistic2(float x) {
+    float power, inverse;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(-x));
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(1.0f + power));
+    return inverse;
 }

@@ -15,9 +15,14 @@
 //     quads             128-bit shared reads, A transposed, K step 64          0.125 (instructions)
 //     pipeline          two buffers, filled by cp.async while the other is     0.125 (instructions)
 //                       being multiplied
+//     groups            8 x 16 outputs a thread, groups of threads share the   0.047 (instructions)
+//                       k of a slab, four slabs in a ring
+//     spread            the copies of a slab spread over three steps           0.047 (instructions)
+//     banks             sums free of the quads that they are stored in, and    0.047 (instructions)
+//                       a tile for every shape
 //
 // tiled takes every shape: what sticks out of the matrices is zero on the way in and not written on
-// the way out. The other stages take whole tiles only (M, N and K multiples of the block tile and the
+// the way out, and banks takes every shape whose rows are whole quads. The other stages take whole tiles only (M, N and K multiples of the block tile and the
 // K step) and 16-byte aligned pointers, so that no inner loop carries a test. Offsets are ints: a
 // tensor of 2^31 or more elements is refused before a kernel sees it.
 
@@ -364,4 +369,328 @@ matmul_pipeline(const float* __restrict__ A, const float* __restrict__ B, float*
     for (int i = 0; i < 4; ++i)
         store_quad(C + (row0 + ty * 4 + i) * N + column0 + tx * 4,
                    make_float4(sum[i][0], sum[i][1], sum[i][2], sum[i][3]));
+}
+
+// ------------------------------------------------------------------------------------------------
+// The stages below are for large multiprocessors: one block of 256 threads fills one, with most of its
+// registers and half of its shared memory. One body serves them all; a Plan says the sizes.
+//
+//     stage        what changed                                             1024 cubed on an H200, us
+//     groups       8 x 16 outputs a thread, four groups of threads that      52.7
+//                  share the k of a slab, four slabs in a ring
+//     spread       the copies of a slab spread over three steps              47.9
+//     banks        sums free of the quads that they are stored in            45.1
+//
+// groups. A thread's 8 x 16 outputs take 24 values a k, six 128-bit reads for 128 multiply-adds. A 64 x 128
+// tile then needs only 64 threads, and a multiprocessor wants at least 256: so four groups of 64 each take
+// a quarter of the k of every slab and add up at the end. 1024 cubed is 128 tiles, one wave of 132
+// multiprocessors. A slab is DEPTH k of A (k-major, as in quads) and of B; STAGES slabs lie in a ring in
+// dynamic shared memory, and copies run STAGES - 1 slabs ahead:
+//
+//     slab s, a step           read the fragments of the next step, then multiply those of this one
+//             first steps      beside that, copy slab s + STAGES - 1 into the slot that s - 1 left
+//             last step        first wait until slab s + 1 has landed and everyone is here: the one barrier
+//
+// spread. In groups all copies of a slab are issued at once, by all warps, just behind the barrier. They go
+// through the same queue as the shared reads, which wait behind them: without its copies the kernel was
+// 5 us faster, though they are one instruction in ninety. Spread over three steps they fit between.
+//
+// banks. A register file has two banks, odd and even, and a multiply-add reads three registers: with
+// all in one bank it takes longer. The value of A alternates down a column of outputs and that of B stays, so
+// the sums must alternate against A. But four sums that are stored as one quad must lie in consecutive
+// registers, along a row, from the first slab to the last. Adding nothing to them before the store ends that: the compiler
+// may not drop x + 0, which turns -0 into 0, so the quad is made of new registers.
+
+// Sizes, in outputs (ROWS, COLUMNS of a block, I, J of a thread), k (DEPTH) and slabs (STAGES). SPREAD steps
+// have the copies. SNAKE: every other column of outputs is taken upwards, which changes no result; whether it
+// suits the compiler's registers is for a measurement to say.
+template <int ROWS_, int COLUMNS_, int DEPTH_, int GROUPS_, int STAGES_, int I_, int J_, int SPREAD_, bool SNAKE_>
+struct Plan {
+    static constexpr int ROWS = ROWS_, COLUMNS = COLUMNS_, DEPTH = DEPTH_, GROUPS = GROUPS_, STAGES = STAGES_;
+    static constexpr int I = I_, J = J_, SPREAD = SPREAD_;
+    static constexpr bool SNAKE = SNAKE_;
+    static constexpr int GROUP = ROWS / I * (COLUMNS / J), THREADS = GROUP * GROUPS;
+    static constexpr int STEPS = DEPTH / GROUPS;              // k of a slab for one group
+    static constexpr int WARPS_ACROSS = COLUMNS / (8 * J);    // a warp is 4 threads down, 8 across
+    static constexpr int STRIDE = ROWS + 4;                   // of A in a slab: see quads
+    static constexpr int SLAB_A = DEPTH * STRIDE, SLAB = SLAB_A + DEPTH * COLUMNS;  // floats
+    // Copies of A are 4 bytes: 8 threads along k, which fills whole sectors, and as many down as there are.
+    static constexpr int A_DOWN = THREADS / 8 < ROWS ? THREADS / 8 : ROWS, A_ALONG = THREADS / A_DOWN;
+    static constexpr int A_COPIES = ROWS / A_DOWN * (DEPTH / A_ALONG);
+    // Copies of B are 16 bytes: a row of threads a row of B, and 8 rows or 4 at a time.
+    static constexpr int B_ACROSS = COLUMNS / 4, B_DOWN = THREADS / B_ACROSS >= 8 ? 8 : 4;
+    static constexpr int COPIES = A_COPIES + DEPTH / B_DOWN;
+    static constexpr int QUADS = I * J / 4, SHARE = QUADS / GROUPS;  // of a thread's outputs; those it finishes
+    static_assert(COLUMNS % (8 * J) == 0 && ROWS % (4 * I) == 0 && GROUP % 32 == 0, "whole warps");
+    static_assert(ROWS % A_DOWN == 0 && DEPTH % A_ALONG == 0 && DEPTH % B_DOWN == 0, "whole copies");
+    static_assert(QUADS % GROUPS == 0 && STEPS % 2 == 0 && SPREAD <= STEPS, "whole shares");
+};
+
+// What one thread copies of each slab, and how far it has come.
+template <class P>
+struct Copies {
+    const float* a;            // this thread's first value of the next slab
+    const float* b;
+    float* a_to;               // its place in the first slot of the ring
+    float* b_to;
+    int a_row, a_k, b_k, b_column;
+    int rows, columns, depth;  // what A and B still have from the next slab on
+
+    __device__ __forceinline__ Copies(const float* A, const float* B, float* ring, int row0, int column0, int k0,
+                                      int M, int N, int K) {
+        const int thread = threadIdx.x;
+        a_row = thread / 8 % P::A_DOWN;
+        a_k = thread / 8 / P::A_DOWN * 8 + thread % 8;
+        b_k = thread / P::B_ACROSS;
+        b_column = thread % P::B_ACROSS * 4;
+        a = A + (row0 + a_row) * K + k0 + a_k;
+        b = B + (k0 + b_k) * N + column0 + b_column;
+        a_to = ring + a_k * P::STRIDE + a_row;
+        b_to = ring + P::SLAB_A + b_k * P::COLUMNS + b_column;
+        rows = M - row0, columns = N - column0, depth = K - k0;
+    }
+
+    // Starts copies `from` to `to` - 1 of this thread's COPIES of the next slab, if it is `wanted`. EDGE: what
+    // lies outside a matrix is zero.
+    template <bool EDGE>
+    __device__ __forceinline__ void start(int slot, int from, int to, bool wanted, int N, int K) const {
+        const int offset = slot * P::SLAB;
+#pragma unroll
+        for (int n = 0; n < P::COPIES; ++n) {
+            if (n < from || n >= to || !wanted) continue;
+            if (n < P::A_COPIES) {
+                const int down = n / (P::DEPTH / P::A_ALONG) * P::A_DOWN, along = n % (P::DEPTH / P::A_ALONG) * P::A_ALONG;
+                float* to_a = a_to + offset + along * P::STRIDE + down;
+                const float* from_a = a + down * K + along;
+                if (EDGE) cp_async_4_or_zero(to_a, from_a, a_row + down < rows && a_k + along < depth);
+                else cp_async_4(to_a, from_a);
+            } else if (P::B_DOWN * P::B_ACROSS == P::THREADS || b_k < P::B_DOWN) {
+                const int down = (n - P::A_COPIES) * P::B_DOWN;
+                float* to_b = b_to + offset + down * P::COLUMNS;
+                if (EDGE) cp_async_16_or_zero(to_b, b + down * N, b_column < columns && b_k + down < depth);
+                else cp_async_16_uncached(to_b, b + down * N);
+            }
+        }
+    }
+
+    __device__ __forceinline__ void next(int N) {
+        a += P::DEPTH;
+        b += P::DEPTH * N;
+        depth -= P::DEPTH;
+    }
+};
+
+// COUNT / 4 quads, `step` floats apart.
+template <int COUNT>
+__device__ __forceinline__ void read_fragment(float (&fragment)[COUNT], const float* from, int step) {
+#pragma unroll
+    for (int quad = 0; quad < COUNT / 4; ++quad) {
+        const float4 four = load_quad(from + quad * step);
+        fragment[quad * 4] = four.x, fragment[quad * 4 + 1] = four.y;
+        fragment[quad * 4 + 2] = four.z, fragment[quad * 4 + 3] = four.w;
+    }
+}
+
+// BANKS: see banks above. EDGE: tiles may stick out of the matrices. SPLIT: gridDim.x is a multiple of the number of
+// tiles, and that many blocks share a tile's K; `sums` has room for ROWS x COLUMNS floats a block, and `arrived`,
+// a count a tile, is zero before a launch and after it.
+template <class P, bool BANKS, bool EDGE, bool SPLIT>
+__device__ __forceinline__ void slabs_body(const float* __restrict__ A, const float* __restrict__ B,
+                                           float* __restrict__ C, float* sums, int* arrived, int M, int N, int K, float* ring) {
+    const int thread = threadIdx.x, lane = thread % 32;
+    const int group = thread / P::GROUP, member = thread % P::GROUP, warp = member / 32;
+    // Lanes 2n and 2n + 1 lie one below the other and read the same quads of B, which halves the time that
+    // the read takes in shared memory. A thread's quads are 16 rows and 32 columns apart, so that
+    // those of a warp lie side by side.
+    const int tx = lane / 2 % 8, ty = lane / 16 * 2 + lane % 2;
+    const int row = warp / P::WARPS_ACROSS * 4 * P::I + ty * 4;
+    const int column = warp % P::WARPS_ACROSS * 8 * P::J + tx * 4;
+
+    const int blocks_across = EDGE ? (N - 1) / P::COLUMNS + 1 : N / P::COLUMNS;
+    const int parts = SPLIT ? gridDim.x / (blocks_across * (M / P::ROWS)) : 1;
+    const int tile = SPLIT ? blockIdx.x / parts : blockIdx.x;
+    const int part = SPLIT ? blockIdx.x % parts : 0;
+    const int row0 = tile / blocks_across * P::ROWS, column0 = tile % blocks_across * P::COLUMNS;
+    const int all_slabs = EDGE ? (K - 1) / P::DEPTH + 1 : K / P::DEPTH;
+    const int first = SPLIT ? all_slabs * part / parts : 0;
+    const int slabs = (SPLIT ? all_slabs * (part + 1) / parts : all_slabs) - first;
+
+    Copies<P> copies(A, B, ring, row0, column0, first * P::DEPTH, M, N, K);
+#pragma unroll
+    for (int ahead = 0; ahead < P::STAGES - 1; ++ahead) {
+        copies.template start<EDGE>(ahead, 0, P::COPIES, ahead < slabs, N, K);
+        copies.next(N);
+        cp_async_commit();
+    }
+
+    float sum[P::I][P::J] = {};
+    float a[2][P::I], b[2][P::J];  // fragments of this step and of the next
+    const float* a_ring = ring + group * P::STEPS * P::STRIDE + row;
+    const float* b_ring = ring + P::SLAB_A + group * P::STEPS * P::COLUMNS + column;
+    cp_async_wait<P::STAGES - 2>();
+    __syncthreads();
+    read_fragment(a[0], a_ring, 16);
+    read_fragment(b[0], b_ring, 32);
+
+    int use = 0, fill = P::STAGES - 1;
+    for (int slab = 0; slab < slabs; ++slab) {
+        const float* a_slab = a_ring + use * P::SLAB;
+        const float* b_slab = b_ring + use * P::SLAB;
+        const bool more = slab + P::STAGES - 1 < slabs;
+        use = use + 1 == P::STAGES ? 0 : use + 1;
+#pragma unroll
+        for (int k = 0; k < P::STEPS; ++k) {
+            const bool last = k == P::STEPS - 1;
+            if (last) {
+                cp_async_commit();
+                cp_async_wait<P::STAGES - 2>();
+                __syncthreads();
+            }
+            read_fragment(a[(k + 1) % 2], last ? a_ring + use * P::SLAB : a_slab + (k + 1) * P::STRIDE, 16);
+            read_fragment(b[(k + 1) % 2], last ? b_ring + use * P::SLAB : b_slab + (k + 1) * P::COLUMNS, 32);
+            if (k < P::SPREAD)
+                copies.template start<EDGE>(fill, k * P::COPIES / P::SPREAD, (k + 1) * P::COPIES / P::SPREAD, more, N, K);
+#pragma unroll
+            for (int j = 0; j < P::J; ++j)
+#pragma unroll
+                for (int turn = 0; turn < P::I; ++turn) {
+                    const int i = P::SNAKE && j % 2 ? P::I - 1 - turn : turn;
+                    sum[i][j] = fmaf(a[k % 2][i], b[k % 2][j], sum[i][j]);
+                }
+        }
+        copies.next(N);
+        fill = fill + 1 == P::STAGES ? 0 : fill + 1;
+    }
+    cp_async_wait<0>();
+    __syncthreads();
+
+    // A thread's outputs are QUADS quads. Group g finishes the g-th share of them, for which the same member of the
+    // other groups leaves its sums in the ring, a quad a thread side by side.
+    const float nothing = BANKS ? 0.0f * static_cast<float>(K) : -0.0f;
+    auto quad = [&](int q) {
+        const int i = q / (P::J / 4), j = q % (P::J / 4) * 4;
+        return make_float4(sum[i][j] + nothing, sum[i][j + 1] + nothing, sum[i][j + 2] + nothing, sum[i][j + 3] + nothing);
+    };
+    float4* left = reinterpret_cast<float4*>(ring);
+    if (P::GROUPS > 1) {
+#pragma unroll
+        for (int to = 0; to < P::GROUPS; ++to)
+            if (to != group)
+#pragma unroll
+                for (int n = 0; n < P::SHARE; ++n)
+                    left[((to * (P::GROUPS - 1) + group - (group > to)) * P::SHARE + n) * P::GROUP + member] = quad(to * P::SHARE + n);
+        __syncthreads();
+    }
+    // `to` is known when compiling, `group` is not: sums can only be named by the former.
+#pragma unroll
+    for (int to = 0; to < P::GROUPS; ++to) {
+        if (to != group) continue;
+        float4 done[P::SHARE];
+#pragma unroll
+        for (int n = 0; n < P::SHARE; ++n) {
+            done[n] = quad(to * P::SHARE + n);
+#pragma unroll
+            for (int from = 0; from < P::GROUPS - 1; ++from) {
+                const float4 more = left[((to * (P::GROUPS - 1) + from) * P::SHARE + n) * P::GROUP + member];
+                done[n].x += more.x, done[n].y += more.y, done[n].z += more.z, done[n].w += more.w;
+            }
+            if (SPLIT) store_quad(sums + ((blockIdx.x * P::SHARE + n) * P::THREADS + thread) * 4, done[n]);
+            else {
+                const int q = to * P::SHARE + n, i = q / (P::J / 4), j = q % (P::J / 4);
+                const int r = row0 + row + i / 4 * 16 + i % 4, c = column0 + column + j * 32;
+                if (!EDGE || (r < M && c < N)) store_quad(C + r * N + c, done[n]);
+            }
+        }
+    }
+    if (!SPLIT) return;
+
+    // The block that arrives last adds the parts up, always in the order of k: the result does not depend on who
+    // was last. The fences put the sums before the count, and the count before reading them.
+    __shared__ int turn;
+    __threadfence();
+    __syncthreads();
+    if (thread == 0) turn = atomicAdd(&arrived[tile], 1);
+    __syncthreads();
+    if (turn != parts - 1) return;
+    __threadfence();
+    if (thread == 0) arrived[tile] = 0;  // as the next launch wants it
+#pragma unroll
+    for (int n = 0; n < P::SHARE; ++n) {
+        const float* from = sums + ((tile * parts * P::SHARE + n) * P::THREADS + thread) * 4;
+        float4 done = load_quad(from);
+        for (int p = 1; p < parts; ++p) {
+            const float4 more = load_quad(from + p * (P::SHARE * P::THREADS * 4));
+            done.x += more.x, done.y += more.y, done.z += more.z, done.w += more.w;
+        }
+        const int q = group * P::SHARE + n, i = q / (P::J / 4), j = q % (P::J / 4);
+        store_quad(C + (row0 + row + i / 4 * 16 + i % 4) * N + column0 + column + j * 32, done);
+    }
+}
+
+//                      tile      k  groups slabs thread spread snake
+using GroupsPlan = Plan<64, 128, 32, 4, 4, 8, 16, 1, true>;
+using SpreadPlan = Plan<64, 128, 32, 4, 4, 8, 16, 3, true>;
+using BanksPlan = Plan<64, 128, 32, 4, 4, 8, 16, 3, false>;
+using ThirdPlan = Plan<64, 96, 32, 4, 4, 8, 12, 4, true>;
+using BroadPlan = Plan<192, 96, 16, 2, 4, 12, 12, 3, true>;
+using WidePlan = Plan<128, 256, 8, 1, 4, 8, 16, 3, true>;
+
+extern "C" __global__ void __launch_bounds__(256, 1)
+matmul_groups(const float* __restrict__ A, const float* __restrict__ B, float* __restrict__ C,
+              int M, int N, int K) {
+    extern __shared__ __align__(16) float ring[];
+    slabs_body<GroupsPlan, false, false, false>(A, B, C, nullptr, nullptr, M, N, K, ring);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 1)
+matmul_spread(const float* __restrict__ A, const float* __restrict__ B, float* __restrict__ C,
+              int M, int N, int K) {
+    extern __shared__ __align__(16) float ring[];
+    slabs_body<SpreadPlan, false, false, false>(A, B, C, nullptr, nullptr, M, N, K, ring);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 1)
+matmul_banks(const float* __restrict__ A, const float* __restrict__ B, float* __restrict__ C,
+             int M, int N, int K) {
+    extern __shared__ __align__(16) float ring[];
+    slabs_body<BanksPlan, true, false, false>(A, B, C, nullptr, nullptr, M, N, K, ring);
+}
+
+// Forms of banks for other shapes; the launcher takes the one that needs the fewest waves of the largest tiles.
+// edge takes every shape with rows of whole quads: what sticks out is zero on the way in and not written.
+// split is for few tiles and a long K: several blocks share one, and the last to arrive adds up.
+
+extern "C" __global__ void __launch_bounds__(256, 1)
+matmul_edge(const float* __restrict__ A, const float* __restrict__ B, float* __restrict__ C,
+            int M, int N, int K) {
+    extern __shared__ __align__(16) float ring[];
+    slabs_body<SpreadPlan, true, true, false>(A, B, C, nullptr, nullptr, M, N, K, ring);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 1)
+matmul_split(const float* __restrict__ A, const float* __restrict__ B, float* __restrict__ C, float* sums, int* arrived,
+             int M, int N, int K) {
+    extern __shared__ __align__(16) float ring[];
+    slabs_body<SpreadPlan, true, false, true>(A, B, C, sums, arrived, M, N, K, ring);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 1)
+matmul_third(const float* __restrict__ A, const float* __restrict__ B, float* __restrict__ C,
+             int M, int N, int K) {
+    extern __shared__ __align__(16) float ring[];
+    slabs_body<ThirdPlan, true, false, false>(A, B, C, nullptr, nullptr, M, N, K, ring);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 1)
+matmul_broad(const float* __restrict__ A, const float* __restrict__ B, float* __restrict__ C,
+             int M, int N, int K) {
+    extern __shared__ __align__(16) float ring[];
+    slabs_body<BroadPlan, true, false, false>(A, B, C, nullptr, nullptr, M, N, K, ring);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 1)
+matmul_wide(const float* __restrict__ A, const float* __restrict__ B, float* __restrict__ C,
+            int M, int N, int K) {
+    extern __shared__ __align__(16) float ring[];
+    slabs_body<WidePlan, true, false, false>(A, B, C, nullptr, nullptr, M, N, K, ring);
 }

@@ -9,8 +9,11 @@
 //     stage     what changed
 //     feature   one feature a thread, one edge at a time
 //     quad      four features a thread in one 128-bit load, two edges in flight
+//     warp      a warp a row, its halves on different edges, eight gathers under way in it and the next
+//               eight indices fetched meanwhile
+//     balanced  a row of many edges is divided among the warps of a block
 //
-// feature takes every F. quad needs F to be a multiple of four and X and Y to be 16-byte aligned.
+// feature takes every F. The others need F to be a multiple of four and X and Y to be 16-byte aligned.
 
 #include "mage.cuh"
 
@@ -70,4 +73,135 @@ neighbor_quad(const float* __restrict__ X, const float* __restrict__ weights, co
         sum.w = fmaf(w, only.w, sum.w);
     }
     reinterpret_cast<float4*>(Y)[output] = sum;
+}
+
+// ------------------------------------------------------------------------------------------------
+// warp. A gather cannot start before its index has arrived, and that not before the row pointers: three
+// waits in a row, which only work under way can hide. So a row has a whole warp. Sixteen lanes cover 64
+// features in quads; the two halves of the warp take alternate edges, four at a time, all four gathers issued
+// before the first is used. The indices and weights of the next four are asked for as soon as the gathers
+// are out, and arrive while these travel. Both halves' sums meet by a shuffle.
+
+constexpr unsigned FULL_WARP = 0xffffffffu;
+constexpr int IN_FLIGHT = 4;  // edges under way in each half of a warp
+
+// This lane's quad of the sum over the edges first ... end - 1; x points at the lane's quad of row 0.
+__device__ __forceinline__ float4 sum_of_edges(const float4* x, const float* weights, const int* src, int first,
+                                               int end, unsigned quads) {
+    int source[IN_FLIGHT];
+    float weight[IN_FLIGHT];
+    int e = first + threadIdx.x % 32 / 16;
+#pragma unroll
+    for (int n = 0; n < IN_FLIGHT; ++n) {
+        const bool there = e + 2 * n < end;
+        source[n] = there ? src[e + 2 * n] : 0;
+        weight[n] = there ? weights[e + 2 * n] : 0.0f;
+    }
+    float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll 1
+    while (e < end) {
+        float4 gathered[IN_FLIGHT];
+        float w[IN_FLIGHT];
+#pragma unroll
+        for (int n = 0; n < IN_FLIGHT; ++n) {
+            gathered[n] = e + 2 * n < end ? x[source[n] * quads] : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            w[n] = weight[n];
+        }
+        e += 2 * IN_FLIGHT;
+#pragma unroll
+        for (int n = 0; n < IN_FLIGHT; ++n)
+            if (e + 2 * n < end) {
+                source[n] = src[e + 2 * n];
+                weight[n] = weights[e + 2 * n];
+            }
+#pragma unroll
+        for (int n = 0; n < IN_FLIGHT; ++n) {
+            sum.x = fmaf(w[n], gathered[n].x, sum.x);
+            sum.y = fmaf(w[n], gathered[n].y, sum.y);
+            sum.z = fmaf(w[n], gathered[n].z, sum.z);
+            sum.w = fmaf(w[n], gathered[n].w, sum.w);
+        }
+    }
+    sum.x += __shfl_xor_sync(FULL_WARP, sum.x, 16);
+    sum.y += __shfl_xor_sync(FULL_WARP, sum.y, 16);
+    sum.z += __shfl_xor_sync(FULL_WARP, sum.z, 16);
+    sum.w += __shfl_xor_sync(FULL_WARP, sum.w, 16);
+    return sum;
+}
+
+// Y of one row, or of the part of it whose features this warp covers, 64 at a time.
+__device__ __forceinline__ void warp_row(const float* X, const float* weights, const int* src, float* Y,
+                                         unsigned row, int begin, int end, unsigned quads) {
+    const unsigned lane = threadIdx.x % 32;
+    for (unsigned from = 0; from < quads; from += 16) {
+        // Lanes past the last feature repeat it, so that the shuffles stay complete, and do not store.
+        const unsigned quad = from + lane % 16, here = quad < quads ? quad : quads - 1;
+        const float4 sum = sum_of_edges(reinterpret_cast<const float4*>(X) + here, weights, src, begin, end, quads);
+        if (lane < 16 && quad < quads) reinterpret_cast<float4*>(Y)[row * quads + quad] = sum;
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(128, 8)
+neighbor_warp(const float* __restrict__ X, const float* __restrict__ weights, const int* __restrict__ row_ptr,
+              const int* __restrict__ src, float* __restrict__ Y, int N, int F, int E) {
+    const unsigned row = blockIdx.x * 4 + threadIdx.x / 32;
+    if (row >= N) return;  // the whole warp
+    warp_row(X, weights, src, Y, row, row_ptr[row], row_ptr[row + 1], F / 4);
+}
+
+// ------------------------------------------------------------------------------------------------
+// balanced. A warp a row takes as long as the longest row, which in a graph with hubs is a thousand edges
+// and more. So a warp leaves a row of more than LONG_ROW edges alone and notes it in shared memory. When the
+// short rows of the block are done, its sixteen warps go through the notes together: each takes an equal run
+// of the row's edges, the sixteen sums are put down in shared memory, and one half-warp adds them up, in an
+// order that does not depend on who came first. A graph without long rows gains nothing and pays for a barrier
+// and for larger blocks, so the launcher looks at the row pointers once and leaves such a graph to warp.
+
+constexpr int BALANCED_WARPS = 16;
+constexpr int LONG_ROW = 48;
+
+extern "C" __global__ void __launch_bounds__(512, 2)
+neighbor_balanced(const float* __restrict__ X, const float* __restrict__ weights, const int* __restrict__ row_ptr,
+                  const int* __restrict__ src, float* __restrict__ Y, int N, int F, int E) {
+    __shared__ int note_begin[BALANCED_WARPS], note_end[BALANCED_WARPS];
+    __shared__ float4 partial[BALANCED_WARPS][16];
+    const unsigned quads = F / 4;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const unsigned row0 = blockIdx.x * BALANCED_WARPS, row = row0 + warp;
+
+    const int begin = row < N ? row_ptr[row] : 0, end = row < N ? row_ptr[row + 1] : 0;
+    const bool is_long = end - begin > LONG_ROW;
+    if (lane == 0) {
+        note_begin[warp] = begin;
+        note_end[warp] = is_long ? end : begin;
+    }
+    if (row < N && !is_long) warp_row(X, weights, src, Y, row, begin, end, quads);
+    __syncthreads();
+
+    // Every warp reads all notes at once, a lane each, and gets the same mask of rows.
+    unsigned rows = __ballot_sync(FULL_WARP, lane < BALANCED_WARPS && note_end[lane % BALANCED_WARPS] >
+                                                                          note_begin[lane % BALANCED_WARPS]);
+#pragma unroll 1
+    for (; rows; rows &= rows - 1) {
+        const int noted = __ffs(rows) - 1;
+        const int first = note_begin[noted], edges = note_end[noted] - first;
+        const int run = (edges + BALANCED_WARPS - 1) / BALANCED_WARPS;
+        const int own = first + warp * run, last = min(own + run, first + edges);
+        for (unsigned from = 0; from < quads; from += 16) {
+            const unsigned quad = from + lane % 16, here = quad < quads ? quad : quads - 1;
+            const float4 sum =
+                sum_of_edges(reinterpret_cast<const float4*>(X) + here, weights, src, own, last, quads);
+            if (lane < 16) partial[warp][lane] = sum;
+            __syncthreads();
+            if (warp == 0 && lane < 16 && quad < quads) {
+                float4 total = partial[0][lane];
+                for (int other = 1; other < BALANCED_WARPS; ++other) {
+                    const float4 more = partial[other][lane];
+                    total = make_float4(total.x + more.x, total.y + more.y, total.z + more.z, total.w + more.w);
+                }
+                reinterpret_cast<float4*>(Y)[(row0 + noted) * quads + quad] = total;
+            }
+            __syncthreads();
+        }
+    }
 }
