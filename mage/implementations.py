@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mage import cuda_stages, kernels, operations
+from mage import configurations, cuda_stages, kernels, operations, tuned
 from mage.errors import RequestError
 from mage.operations import Operation
 
@@ -34,6 +34,7 @@ COMPILED_MODES = ("default", "max-autotune-no-cudagraphs")
 GPU, CPU, HOST, INTERPRETER = "gpu", "cpu", "host C++", "Triton interpreter"
 
 _GRID_LIMITS = (2**31 - 1, 65535, 65535)
+_TUNED_FOR_A_GPU = "configurations are tuned for a GPU; without one the fixed configuration shows whether the kernel is right"
 _LARGEST_BLOCK = 2**16  # the last block of a dimension may end this far past it and still be counted in 32 bits
 
 
@@ -89,8 +90,8 @@ def variants(operation: str | Operation, implementation: str) -> tuple[str | Non
     return {
         "pytorch": (None,),
         "pytorch-compiled": COMPILED_MODES,
-        "triton": ("fixed",),
-        "cutile": ("fixed",),
+        "triton": ("fixed", tuned.VARIANT),
+        "cutile": ("fixed", tuned.VARIANT),
         "numpy": (None,),
     }[_known(implementation)]
 
@@ -110,6 +111,9 @@ def available(operation: str | Operation, device: str | None = None) -> list[Row
     for implementation in NAMES:
         where, why_not = _place(implementation, "cuda" if device.startswith("cuda") else "cpu")
         for variant in variants(operation, implementation):
+            if variant == tuned.VARIANT and where != GPU:
+                rows.append(Row(operation.name, implementation, variant, None, False, why_not or _TUNED_FOR_A_GPU))
+                continue
             rows.append(Row(operation.name, implementation, variant, where, why_not is None, why_not))
     return rows
 
@@ -198,8 +202,9 @@ def prepare(
 ) -> Call:
     """Check the inputs and prepare one call of ``implementation`` on them; no kernel runs yet.
 
-    ``variant``: a stage of ``cuda`` (None: the newest), a mode of ``pytorch-compiled``, ``fixed`` or, with
-    ``config``, any name for ``triton`` and ``cutile``. ``inputs`` by name on one device (None: the default
+    ``variant``: a stage of ``cuda`` (None: the newest), a mode of ``pytorch-compiled``, ``fixed``, ``tuned`` (what
+    a search chose on this GPU, see ``mage.tuned``) or, with ``config``, any name for ``triton`` and ``cutile``.
+    ``config`` of ``cuda`` are parameters of the stage. ``inputs`` by name on one device (None: the default
     ones); ``out`` is made when it is not given. ``source`` replaces the kernel file: a Path, or for ``cuda``
     CUDA C++ text. ``host`` are options of ``hostcuda.launch`` (cp_async, tsan, drop_barrier).
 
@@ -225,7 +230,7 @@ def prepare(
     if implementation in ("pytorch", "pytorch-compiled", "numpy"):
         return _library(operation, about, inputs, out)
     if implementation == "cuda":
-        return _cuda(operation, about, dims, inputs, out, source, host or {})
+        return _cuda(operation, about, dims, inputs, out, config, source, host or {})
     return _tiled(operation, about, dims, inputs, out, config, source)
 
 
@@ -261,7 +266,11 @@ def _tiled(operation, about, dims, inputs, out, config, source) -> Call:
             raise UnsupportedError("TRITON_INTERPRET is set in this process: unset it, Mage interprets in another one")
     elif implementation == "triton" and os.environ.get("TRITON_INTERPRET", "0") not in ("", "0"):
         raise UnsupportedError("TRITON_INTERPRET is set: the kernel would be interpreted, not run; unset it")
-    module = kernels.load(name)
+    module, note = kernels.load(name), None
+    if config is None and about[2] == tuned.VARIANT:
+        if where != GPU:
+            raise UnsupportedError(f"{implementation} tuned: {_TUNED_FOR_A_GPU}")
+        config, note = tuned.choose(operation.name, implementation, dims, _device_name(out), module)
     config = dict(module.FIXED if config is None else config)
     reason = getattr(module, "supports", lambda dims: None)(dims)
     if reason is None and max(dims) > operations.LARGEST - _LARGEST_BLOCK:
@@ -274,9 +283,9 @@ def _tiled(operation, about, dims, inputs, out, config, source) -> Call:
         raise UnsupportedError(f"{implementation} {operation.name} does not take {dims}: {reason}")
 
     tensors = [*inputs.values(), out]
-    which = f"{operation.name}_kernel"
+    which = configurations.function_name(configurations.kernel(module, config))
     if implementation == "cutile":
-        return Call(*about, which=which, out=out, run=_cutile_run(module, grid, tensors, config), grid=grid, launches=1)
+        return Call(*about, which=which, out=out, run=_cutile_run(module, grid, tensors, config), grid=grid, launches=1, note=note)
     block = (32 * config.get("num_warps", 4), 1, 1)
     if where == INTERPRETER:
         from mage import interpreter
@@ -289,7 +298,13 @@ def _tiled(operation, about, dims, inputs, out, config, source) -> Call:
         def run():
             launch(*tensors, config=config)
 
-    return Call(*about, which=which, out=out, run=run, grid=grid, block=block, launches=1)
+    return Call(*about, which=which, out=out, run=run, grid=grid, block=block, launches=1, note=note)
+
+
+def _device_name(tensor) -> str:
+    import torch
+
+    return torch.cuda.get_device_name(tensor.device)
 
 
 def _cutile_run(module, grid, tensors, config) -> Callable[[], None]:
@@ -299,16 +314,21 @@ def _cutile_run(module, grid, tensors, config) -> Callable[[], None]:
     # An array of no elements has no address to give; a tile that is fully masked reads nothing of this one.
     given = [tensor if tensor.numel() else tensor.new_zeros(1) for tensor in tensors]
     arguments = module.arguments(*given, config=config)
-    kernel, launch, stream = module.KERNEL, ct.launch, torch.cuda.current_stream
+    kernel, launch, stream = configurations.tile_kernel(module, config), ct.launch, torch.cuda.current_stream
     return lambda: launch(stream(), grid, kernel, arguments)
 
 
 # -- CUDA C++ --------------------------------------------------------------------------------------
 
 
-def _cuda(operation, about, dims, inputs, out, source, host) -> Call:
+def _cuda(operation, about, dims, inputs, out, config, source, host) -> Call:
     _, _, variant, where = about
-    choice = cuda_stages.choose(operation.name, variant, dims, inputs, out)
+    limit = None
+    if where == GPU:
+        from mage import cuda
+
+        limit = cuda.shared_limit(out.device)
+    choice = cuda_stages.choose(operation.name, variant, dims, inputs, out, config, limit)
     stage = choice.stage
     if where == HOST:
         run = _host_run(operation, stage, dims, inputs, out, source, host)
@@ -316,7 +336,7 @@ def _cuda(operation, about, dims, inputs, out, source, host) -> Call:
         from mage import cuda
 
         text = kernels.source(source) if isinstance(source, Path) else source
-        run = cuda.prepare(operation.name, variant, dims, inputs, out, text).run
+        run = cuda.prepare(operation.name, variant, dims, inputs, out, text, config).run
     return Call(
         *about,
         which=stage.kernel,
@@ -331,12 +351,23 @@ def _cuda(operation, about, dims, inputs, out, source, host) -> Call:
 
 
 def _host_run(operation, stage, dims, inputs, out, source, host) -> Callable[[], None]:
+    import torch
+
     from mage import hostcuda
 
     text = source or kernels.path(f"cuda/{operation.name}")
-    arguments = [tensor.numpy() for tensor in (*inputs.values(), out)] + list(dims)
+    if stage.defines:
+        from mage import cuda
+
+        text = kernels.source(text) if isinstance(text, Path) else text
+        text = cuda.with_defines(text, f"{operation.name}.cu", stage.defines)
+    tensors = [*inputs.values(), out]
+    if stage.workspace:
+        floats, counters = stage.workspace(dims)
+        tensors += [torch.empty(floats), torch.zeros(counters, dtype=torch.int32)]
+    arguments = [tensor.numpy() for tensor in tensors] + list(dims)
 
     def run():
-        hostcuda.launch(text, stage.kernel, stage.grid(dims), stage.block, arguments, **host)
+        hostcuda.launch(text, stage.kernel, stage.grid(dims), stage.block, arguments, shared=stage.dynamic, **host)
 
     return run

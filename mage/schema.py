@@ -17,10 +17,27 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from mage.schema_base import Count, DeviceState, Microseconds, Operation, Quantity, Record, Sha256
-from mage.schema_session import Ceilings, FalseAlarms, KernelCounters, Round, Void
+from mage.schema_published import (
+    Attempt,
+    Control,
+    Correctness,
+    Drift,
+    HostCost,
+    LaunchModes,
+    Observation,
+    Paired,
+    PublishedCensus,
+    ReuseTest,
+    Search,
+    Step,
+    TileSweep,
+)
+from mage.schema_search import SearchRun
+from mage.schema_session import Ceilings, FalseAlarms, KernelCounters, Round, TimerCheck, Void
 
 VERSION = 1
 """Version of the record. A reader takes this one and every older one."""
+
 
 class Device(Record):
     """The machine part that computed: a GPU, or the CPU where there is none."""
@@ -113,6 +130,7 @@ class Result(Record):
 
     operation: Operation
     dims: tuple[Annotated[int, Field(gt=0)], ...]
+    at: str | None = Field(None, description="name of shape and inputs, where they are not the operation's own: 512x512x512")
     implementation: str
     variant: str | None = None
     launches: Count | None = Field(None, description="kernels per call")
@@ -129,8 +147,9 @@ class Result(Record):
 
     @property
     def key(self) -> str:
-        """``matmul/cuda:pipeline`` or ``matmul/triton``: how a path names this row."""
-        return f"{self.operation}/{self.implementation}" + (f":{self.variant}" if self.variant else "")
+        """``matmul/cuda:pipeline``, ``matmul/triton``, ``matmul/triton@512x512x512``: how a path names this row."""
+        variant, at = f":{self.variant}" if self.variant else "", f"@{self.at}" if self.at else ""
+        return f"{self.operation}/{self.implementation}{variant}{at}"
 
 
 class Stage(Record):
@@ -175,206 +194,12 @@ class Resources(Record):
         return f"{self.operation}/{self.kernel}"
 
 
-class Reference(Record):
-    label: str
-    value_us: Microseconds
-
-
-class Attempt(Record):
-    """A variant that was measured and not adopted; its metric is named, since instruments differ."""
-
-    operation: Operation
-    label: str
-    metric: Quantity
-    value_us: Microseconds | tuple[Microseconds, Microseconds]
-    compared_with: Reference
-
-
-class CensusRow(Record):
-    property: str
-    values: dict[str, str | int]
-
-
-class PublishedCensus(Record):
-    """A count of instructions typed in by its publisher, not computed here."""
-
-    method: str
-    rows: tuple[CensusRow, ...]
-
-
-class LaunchModes(Record):
-    """Time per launch of one implementation by how calls are submitted; a mode not taken is absent."""
-
-    table: Literal["awaited-queued", "graph", "matched"]
-    statistic: str = Field(description="what one time is of its samples; the kernel time is a capture's mean")
-    configuration: str
-    operation: Operation
-    implementation: str
-    awaited_us: Microseconds
-    queued_10_us: Microseconds
-    queued_100_us: Microseconds | None = None
-    graph_10_us: Microseconds | None = None
-    graph_25_us: Microseconds | None = None
-    kernel_us: Microseconds | None = None
-
-    @property
-    def key(self) -> str:
-        return f"{self.table}/{self.configuration}/{self.operation}/{self.implementation}"
-
-
-class HostCost(Record):
-    """Host time of one awaited launch, a published estimate: a value or a range."""
-
-    implementation: str
-    case: str
-    low_us: Microseconds
-    high_us: Microseconds
-
-    @property
-    def key(self) -> str:
-        return f"{self.implementation}/{self.case}"
-
-
-class SweepRow(Record):
-    tile: str = Field(pattern=r"^\d+x\d+x\d+$", description="BM x BN x BK")
-    span_us: Microseconds
-
-    @property
-    def key(self) -> str:
-        return self.tile
-
-
-class TileSweep(Record):
-    metric: str
-    retained: str
-    rows: tuple[SweepRow, ...]
-
-
-class Trial(Record):
-    tile: str = Field(pattern=r"^\d+x\d+x\d+$")
-    median_us: Microseconds
-    min_us: Microseconds
-    repetitions: Count
-    runoff: bool = Field(False, description="re-measurement of the best two, not a new candidate")
-
-    @property
-    def key(self) -> str:
-        return self.tile + ("/runoff" if self.runoff else "")
-
-
-class CrossCheck(Record):
-    tile: str
-    mode: str
-    median_us: Microseconds
-    min_us: Microseconds
-
-    @property
-    def key(self) -> str:
-        return f"{self.tile}/{self.mode}"
-
-
-class Search(Record):
-    """A tuner's search over a declared space of tile shapes."""
-
-    tool: str
-    metric: str
-    space: dict[str, tuple[int, ...]]
-    candidates: Count
-    wall_s: float
-    budget_s: float
-    best: str
-    trials: tuple[Trial, ...]
-    cross_check: tuple[CrossCheck, ...] = ()
-
-
-class Control(Record):
-    """What an unchanged implementation returned over several captures."""
-
-    operation: Operation
-    implementation: str
-    quantity: Quantity = "kernel_us"
-    band_us: tuple[Microseconds, Microseconds] | None = None
-    observed_us: Microseconds | None = None
-    captures_us: tuple[Microseconds, ...] = ()
-    over: str | None = None
-    verdict: str | None = None
-    gap_to_triton_pct: tuple[float, float] | None = None
-
-    @property
-    def key(self) -> str:
-        kind = "band" if self.band_us else "captures"
-        return f"{self.operation}/{self.implementation}/{self.quantity}/{kind}"
-
-
-class Drift(Record):
-    """How far an unchanged kernel moved between two experiments, as published."""
-
-    against: str
-    operation: Operation
-    implementation: str
-    before_us: Microseconds
-    after_us: Microseconds
-    change_pct: float | None = None
-
-    @property
-    def key(self) -> str:
-        return f"{self.operation}/{self.implementation}"
-
-
-class Observation(Record):
-    """Per-launch values seen in the parts of a capture that were read, not the whole capture."""
-
-    operation: Operation
-    implementation: str
-    launches_seen: Count
-    typical_us: tuple[Microseconds, Microseconds]
-    first_launch_us: Microseconds | None = None
-    outliers_us: tuple[Microseconds, ...] = ()
-    published_mean_us: Microseconds
-
-    @property
-    def key(self) -> str:
-        return f"{self.operation}/{self.implementation}"
-
-
 class EarlierCapture(Record):
     """The same comparison taken before, with another configuration."""
 
     label: str
     configuration: str
     results: tuple[Result, ...]
-
-
-class Correctness(Record):
-    tolerance: float
-    max_abs_error: dict[str, dict[Operation, float]]
-
-
-class ReuseTest(Record):
-    """A deliberately worse tile: it predicts a ratio, and the ratio is then measured."""
-
-    label: str
-    metric: Quantity
-    reads_per_multiply_add: dict[str, float]
-    predicted_ratio: float
-    variant_us: Microseconds
-    retained_us: Microseconds
-
-
-class Step(Record):
-    """One published change on the way from a stage to the next."""
-
-    change: str
-    metric: Quantity
-    value_us: Microseconds
-
-
-class Paired(Record):
-    """Repeated spans of two builds, taken in turn."""
-
-    operation: Operation
-    metric: Quantity
-    samples_us: dict[str, tuple[Microseconds, ...]]
 
 
 class Evidence(Record):
@@ -400,6 +225,7 @@ class Evidence(Record):
     host_costs: tuple[HostCost, ...] = ()
     tile_sweep: TileSweep | None = None
     search: Search | None = None
+    searches: tuple[SearchRun, ...] = ()
     controls: tuple[Control, ...] = ()
     drift: tuple[Drift, ...] = ()
     correctness: Correctness | None = None
@@ -413,7 +239,15 @@ class Evidence(Record):
     ceilings: Ceilings | None = None
     counters: tuple[KernelCounters, ...] = ()
     counters_missing: str | None = Field(None, description="why there are no hardware counters")
+    cross_checks: tuple[TimerCheck, ...] = ()
+    cross_checks_missing: str | None = Field(None, description="why no other tool timed these kernels")
     wall_s: dict[str, float] = Field({}, description="where the measurement's own time went, seconds by part")
+
+    def __repr__(self) -> str:
+        """One line: a record printed whole is thousands of samples."""
+        return f"Evidence {self.experiment}: {self.origin}, {self.device.name}, {self.when:%Y-%m-%d %H:%M} UTC, {len(self.results)} results"
+
+    __str__ = __repr__
 
     @field_validator("schema_version")
     @classmethod
@@ -431,7 +265,8 @@ class Evidence(Record):
 
     @model_validator(mode="after")
     def _rows_are_told_apart(self):
-        for name in ("results", "stages", "launch_modes", "host_costs", "controls", "drift", "rounds", "counters"):
+        lists = "results stages launch_modes host_costs controls drift rounds counters searches cross_checks"
+        for name in lists.split():
             keys = [row.key for row in getattr(self, name)]
             if name == "results":
                 keys = [f"{row.key}{list(row.dims)}" for row in self.results]

@@ -15,6 +15,17 @@ import triton.language as tl
 # the configuration of the published runs
 FIXED = {"BLOCK": 256, "num_warps": 4}
 
+# what a search may try: every combination
+SPACE = {"BLOCK": (128, 256, 512, 1024, 2048, 4096), "num_warps": (1, 2, 4, 8, 16)}
+
+
+def static(dims, config):
+    """Why a configuration needs no build to be refused, or None."""
+    threads = 32 * config["num_warps"]
+    if config["BLOCK"] < threads:
+        return f"idle threads: {threads} threads share {config['BLOCK']} elements"
+    return None
+
 
 @triton.jit
 def gelu_kernel(X, bias, Y, count, D, BLOCK: tl.constexpr):

@@ -16,6 +16,32 @@ import triton.language as tl
 # the configuration of the published runs
 FIXED = {"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 32, "num_warps": 4, "num_stages": 3}
 
+# what a search may try: every combination
+SPACE = {
+    "BLOCK_M": (32, 64, 128), "BLOCK_N": (32, 64, 128), "BLOCK_K": (32, 64, 128),
+    "num_warps": (4, 8), "num_stages": (2, 3, 4),
+}  # fmt: skip
+UNROLLED = 4096  # multiply-adds a thread in one step: twice as many no longer fit the instruction cache
+
+
+def shared_bytes(dims, config):
+    """At least: all tiles in flight but the one being multiplied lie in shared memory."""
+    tiles = (config["BLOCK_M"] + config["BLOCK_N"]) * config["BLOCK_K"]
+    return 4 * tiles * max(1, config["num_stages"] - 1)
+
+
+def registers(dims, config):
+    """At least: the sums of a tile stay in the registers of its threads."""
+    return config["BLOCK_M"] * config["BLOCK_N"]
+
+
+def static(dims, config):
+    """Why a configuration needs no build to be refused, or None."""
+    steps = config["BLOCK_M"] * config["BLOCK_N"] * config["BLOCK_K"] // (32 * config["num_warps"])
+    if steps > UNROLLED:
+        return f"unrolled steps: {steps} multiply-adds a thread in one, {UNROLLED} fit the instruction cache"
+    return None
+
 
 @triton.jit
 def matmul_kernel(

@@ -16,6 +16,17 @@ import triton.language as tl
 # the configuration of the published runs
 FIXED = {"BLOCK_E": 32, "BLOCK_F": 64, "num_warps": 4}
 
+# what a search may try: every combination
+SPACE = {"BLOCK_E": (8, 16, 32, 64), "BLOCK_F": (16, 32, 64), "num_warps": (1, 2, 4)}
+
+
+def static(dims, config):
+    """Why a configuration needs no build to be refused, or None."""
+    _, F, _ = dims
+    if config["BLOCK_F"] >= 2 * triton.next_power_of_2(F):
+        return f"empty blocks: a block of {config['BLOCK_F']} features for {F} of them"
+    return None
+
 
 @triton.jit
 def neighbor_kernel(X, weights, row_ptr, src, Y, F, BLOCK_E: tl.constexpr, BLOCK_F: tl.constexpr):

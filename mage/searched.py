@@ -1,0 +1,24 @@
+"""Searches kept apart: one record a GPU holds every candidate of every search, and a session of that GPU is read with it.
+
+Searches are larger than the session that is measured with what they chose, so they are an experiment of their own,
+``<gpu>-tune``.
+"""
+
+from __future__ import annotations
+
+from mage import evidence
+from mage.schema import Evidence
+
+ENDING = "-tune"
+
+
+def with_searches(record: Evidence) -> Evidence:
+    """``record`` with the retained searches of its device, if it has none of its own and there are any."""
+    if record.searches or record.device.kind != "gpu" or record.origin == "published":
+        return record
+    for name in evidence.experiments():
+        if name.endswith(ENDING):
+            kept = evidence.load(name)
+            if kept.device.name == record.device.name:
+                return record.model_copy(update={"searches": kept.searches})
+    return record
