@@ -6,8 +6,9 @@ another in a process: a short one that counts each call's launches, the rounds, 
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mage import operations, profile
@@ -16,7 +17,8 @@ from mage.device import Gpu
 from mage.plan import AWAITED, COLD, WARM, Plan, order
 from mage.probe import Probe
 from mage.profile import KernelRecord
-from mage.samples import Key, Taken
+from mage.rounds import own_shape, put, rounded, turns
+from mage.samples import Key, Taken, median
 from mage.schema import Ceilings, DeviceState, Round
 
 _COUNTED_CALLS = 3
@@ -59,6 +61,8 @@ class _Session:
         self._await = torch.cuda.current_stream().synchronize
         self._probe, self._uncounted = probe, uncounted
         self._done: list[Segment | None] = []
+        self.walls_us: dict[int, tuple[float, ...]] = {}
+        """The host's time around each counted call of the control, by round."""
 
     def aside(self) -> None:
         """What follows belongs to no segment: the clock probe, an answer copied to the host."""
@@ -72,12 +76,17 @@ class _Session:
 
     def run(self, segment: Segment) -> None:
         self._begin(segment)
+        walls = []
         for _ in range(self._uncounted + segment.counted):
             if segment.kind == COLD:
                 self._probe.evict()
                 self._await()
+            begin = time.perf_counter_ns()
             segment.run()
             self._await()
+            walls.append((time.perf_counter_ns() - begin) / 1e3)
+        if segment.kind == "control":
+            self.walls_us[segment.number] = rounded(walls[self._uncounted :])
 
     def found(self, records: Sequence[KernelRecord]) -> list[tuple[Segment, profile.Captured]]:
         return attribute(self._done, self._uncounted, records)
@@ -157,54 +166,48 @@ class Captures:
         clocks: list[float] = []
 
         def work():
-            for number in range(plan.rounds):
-                probe.forget_persisting_lines()
-                for place in order(len(self.cases), number, plan.rounds):
-                    case = self.cases[place]
-                    for kind, counted in ((WARM, plan.captured), (COLD, plan.cold)):
-                        session.run(Segment(case.key, kind, number, case.call.run, case.launches, counted))
-                session.run(Segment("control", "control", number, probe.control, 1, plan.control))
-                for (moved, quads), launch in self.copies.items():
-                    session.run(Segment(f"{moved}/{quads}", "limit", number, launch, 1, 2 if moved == _DRAM_BYTES else 5))
-                session.run(Segment("fma", "limit", number, probe.fma, 1, 1))
+            for number, cases in turns(self.cases, plan.rounds):
+                self._round(session, number, cases)
                 session.aside()
-                clocks.append(probe.fma_clock())
+                clocks.append(probe.fma_clock())  # of this round's last fma: the one that is counted
                 states.append((probe.clock(), self.gpu.state(), self.gpu.load()))
 
         records = profile.record(work)
         controls: dict[int, list[float]] = {}
-        limits: dict[str, list[float]] = defaultdict(list)
+        limits: dict[str, dict[int, list[float]]] = defaultdict(dict)
         for segment, captured in session.found(records):
             if segment.kind == "control":
                 controls[segment.number] = captured.kernel_us
             elif segment.kind == "limit":
-                limits[segment.name] += captured.kernel_us
+                limits[segment.name][segment.number] = captured.kernel_us
             else:
                 key = Key(segment.name, "kernel_us", AWAITED, segment.kind)
-                found.taken[key].append(taken(captured))
+                put(found.taken[key], segment.number, taken(captured))
                 if captured.calls and segment.name not in found.kernels:
                     found.kernels[segment.name] = captured.calls[0]
         for number, (mhz, state, load) in enumerate(states):
-            control = tuple(round(value, 3) for value in controls.get(number, ()))
-            found.rounds.append(
-                Round(part="kernels", number=number, control_us=control, sm_mhz=round(mhz, 1), state=state, loaded=load)
-            )
+            control = rounded(controls.get(number, ()))
+            about = {"sm_mhz": round(mhz, 1), "state": state, "loaded": load, "control_wall_us": session.walls_us.get(number, ())}
+            found.rounds.append(Round(part="kernels", number=number, control_us=control, **about))
         found.ceilings = self._ceilings(limits, clocks)
 
-    def _ceilings(self, limits: dict[str, list[float]], clocks: list[float]) -> Ceilings:
-        """The best that was seen of each."""
-        best: dict[int, float] = {}
-        for name, times in limits.items():
-            if name != "fma" and times:
-                moved = int(name.partition("/")[0])
-                best[moved] = max(best.get(moved, 0), moved / min(times) / 1e3)
-        dram = best.pop(_DRAM_BYTES, 0)
-        fma = min(limits.get("fma") or [0])
-        return Ceilings(
-            dram_gb_s=round(dram, 1) or None,
-            l2_gb_s={str(moved): round(rate, 1) for moved, rate in best.items()},
-            fp32_tflops=round(self.probe.fma_flops / fma / 1e6, 2) if fma else None,
-            fp32_mhz=round(sorted(clocks)[len(clocks) // 2], 1) if clocks else None,
+    def _round(self, session: _Session, number: int, cases: Sequence[Case]) -> None:
+        """Every row warm and cold, then the control and the device's limits."""
+        plan, probe = self.plan, self.probe
+        probe.forget_persisting_lines()
+        for case in cases:
+            for kind, count in ((WARM, plan.captured), (COLD, plan.cold)):
+                session.run(Segment(case.key, kind, number, case.call.run, case.launches, plan.samples(count, case.at)))
+        session.run(Segment("control", "control", number, probe.control, 1, plan.control))
+        for (moved, quads), launch in self.copies.items():
+            session.run(Segment(f"{moved}/{quads}", "limit", number, launch, 1, 2 if moved == _DRAM_BYTES else 5))
+        session.run(Segment("fma", "limit", number, probe.fma, 1, 1))
+
+    def _ceilings(self, limits: dict[str, dict[int, list[float]]], clocks: Sequence[float]) -> Ceilings:
+        return ceilings(
+            limits,
+            clocks,
+            self.probe.fma_flops,
             l2_bytes=self.probe.l2_bytes,
             multiprocessors=self.probe.multiprocessors,
         )
@@ -212,7 +215,8 @@ class Captures:
     # -- the same code against itself
 
     def _pairs(self, found: Captured) -> None:
-        plan, count = self.plan, self.plan.pairs_a_row(len(self.cases))
+        plan, cases = self.plan, own_shape(self.cases)
+        count = plan.pairs_a_row(len(cases))
         if not count:
             return
         session = _Session(self.probe, 1)
@@ -220,8 +224,8 @@ class Captures:
 
         def work():
             for number in range(plan.rounds):
-                for place in order(len(self.cases), number, plan.rounds):
-                    case = self.cases[place]
+                for place in order(len(cases), number, plan.rounds):
+                    case = cases[place]
                     for pair in range(count):
                         for arm in ((1, 0) if number % 2 else (0, 1)):
                             session.run(
@@ -232,13 +236,13 @@ class Captures:
                 loads.append((self.gpu.state(), self.gpu.load()))
 
         records = profile.record(work)
-        found.pairs = {case.key: [([], []) for _ in range(count)] for case in self.cases}
+        found.pairs = {case.key: [([], []) for _ in range(count)] for case in cases}
         for segment, captured in session.found(records):
             if segment.kind == "control":
                 state, load = loads[segment.number]
-                control = tuple(round(value, 3) for value in captured.kernel_us)
+                about = {"state": state, "loaded": load, "control_wall_us": session.walls_us.get(segment.number, ())}
                 found.rounds.append(
-                    Round(part="kernel pairs", number=segment.number, control_us=control, state=state, loaded=load)
+                    Round(part="kernel pairs", number=segment.number, control_us=rounded(captured.kernel_us), **about)
                 )
             else:
                 found.pairs[segment.name][segment.pair][segment.arm].append(captured.kernel_us)
@@ -250,3 +254,35 @@ def taken(captured: profile.Captured) -> Taken:
         return Taken(void=captured.void)
     return Taken(tuple(tuple(record.duration_us for record in kernel) for kernel in zip(*captured.calls, strict=True)))
 
+
+
+def ceilings(limits: Mapping[str, Mapping[int, Sequence[float]]], clocks: Sequence[float], fma_flops: int, **device) -> Ceilings:
+    """The best that was seen of each limit.
+
+    ``limits`` holds µs by round of each: ``fma``, whose clock of the same launch stands at the round's place in
+    ``clocks`` (MHz), and copies, ``<bytes moved>/<quads a thread>``.
+    """
+    rates: dict[int, float] = {}
+    copies: dict[int, dict[int, float]] = {}
+    for name, rounds in limits.items():
+        every = [time for times in rounds.values() for time in times]
+        if name == "fma" or not every:
+            continue
+        moved = int(name.partition("/")[0])
+        rates[moved] = max(rates.get(moved, 0), moved / min(every) / 1e3)
+        medians = {number: round(median(times), 3) for number, times in rounds.items() if times}
+        # Of two ways to copy the one that is faster over the whole session.
+        if moved not in copies or median([*medians.values()]) < median([*copies[moved].values()]):
+            copies[moved] = medians
+    dram = rates.pop(_DRAM_BYTES, 0)
+    copies.pop(_DRAM_BYTES, None)
+    # Rate and clock of one launch: a best rate beside another round's clock would belong to no moment.
+    fma = min(((times[-1], number) for number, times in limits.get("fma", {}).items() if times), default=None)
+    return Ceilings(
+        dram_gb_s=round(dram, 1) or None,
+        l2_gb_s={str(moved): round(rate, 1) for moved, rate in rates.items()},
+        copy_us={str(moved): medians for moved, medians in copies.items()},
+        fp32_tflops=round(fma_flops / fma[0] / 1e6, 2) if fma else None,
+        fp32_mhz=round(clocks[fma[1]], 1) if fma and fma[1] < len(clocks) else None,
+        **device,
+    )

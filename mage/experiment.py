@@ -15,17 +15,22 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mage import evidence, implementations, operations, params, paths, plan, record, search, vocabulary
+from mage import cases, evidence, implementations, operations, params, paths, plan, record, search, shapes, together, vocabulary
 from mage.at_hand import is_here
 from mage.cases import Case, Say, prepare
-from mage.errors import RequestError
+from mage.errors import MageError, RequestError
 from mage.plan import Plan
 from mage.record import Session
 from mage.schema import Evidence, Round
+from mage.shapes import Shape
 from mage.split import Split
+
+if TYPE_CHECKING:
+    from mage.crosscheck import Checker
 
 CPU_ROUNDS = 5
 
@@ -37,6 +42,9 @@ class Asked:
     experiment: str
     operations: tuple[str, ...]
     implementations: tuple[str, ...]
+    shapes: dict[str, tuple[Shape, ...]] = field(default_factory=dict)
+    shape_rows: tuple[str, ...] | None = None
+    stages: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def here(self) -> bool:
@@ -59,12 +67,15 @@ def asked(experiments: Sequence[str]) -> list[Asked]:
             raise RequestError(f"no params file for {experiment!r}: write params/{experiment}.yaml; there is: {', '.join(known)}")
         if _is_published(experiment):
             raise RequestError(f"{experiment} is published evidence, which is not measured anew; name an experiment of your own")
-        values = params.load(file).values
+        read = params.load(file)
         found.append(
             Asked(
                 experiment=experiment,
-                operations=tuple(values.get("operations") or vocabulary.OPERATIONS),
-                implementations=tuple(values.get("implementations") or implementations.NAMES),
+                operations=tuple(read.values.get("operations") or vocabulary.OPERATIONS),
+                implementations=tuple(read.values.get("implementations") or implementations.NAMES),
+                shapes=read.shapes,
+                shape_rows=read.shape_rows,
+                stages=read.stages,
             )
         )
     return found
@@ -97,11 +108,11 @@ def measure(wanted: Sequence[Asked], *, counters: bool = True, say: Say = _aloud
         chosen = Plan(
             operations=plan.union([one.operations for one in wanted], vocabulary.OPERATIONS),
             implementations=plan.union([one.implementations for one in wanted], implementations.NAMES),
+            shapes=_every_shape(wanted),
+            shape_rows=_every_shape_row(wanted),
             **{**_defaults(gpu, all(one.here for one in wanted)), **changes},
         )
-        session = (_on_gpu if gpu else _on_cpu)(chosen, split, say)
-        if gpu:
-            _count(session, counters, split, say)
+        session = _on_gpu(chosen, counters, split, say) if gpu else _on_cpu(chosen, split, say)
     judged = record.judge(session)
     session.wall_s = split.seconds()
     names = [one.experiment for one in wanted]
@@ -112,19 +123,22 @@ def measure(wanted: Sequence[Asked], *, counters: bool = True, say: Say = _aloud
 
 
 def obtain(experiment: str, wanted_operations: Sequence[str], wanted_implementations: Sequence[str]) -> Evidence:
-    """Measure ``experiment`` on this machine for a note that is running; leaves it in ``outputs/<experiment>/``.
-
-    Without a GPU torch.compile is left out: its C++ compiler takes most of a minute, which ``make measure`` has.
-    """
-    import torch
-
+    """Measure ``experiment`` on this machine for a note that is running; leaves it in ``outputs/<experiment>/``."""
     chosen = plan.union([wanted_implementations], implementations.NAMES)
-    if not torch.cuda.is_available():
-        chosen = tuple(name for name in chosen if name != "pytorch-compiled")
     one = Asked(experiment=experiment, operations=plan.union([wanted_operations], vocabulary.OPERATIONS), implementations=chosen)
-    (found,) = measure([one], counters=False)
-    evidence.save(found, one.file)
+    wanted = [one, *_beside(experiment)]
+    for each, found in zip(wanted, measure(wanted, counters=False), strict=True):
+        evidence.save(found, each.file)
     return evidence.load(experiment)
+
+
+def _beside(experiment: str) -> list[Asked]:
+    """The other experiments of this machine that the same command runs: one session serves them all."""
+    found: list[Asked] = []
+    for name in together.others(experiment):
+        with contextlib.suppress(MageError):  # what is wrong with another one is said when its own turn comes
+            found += asked([name])
+    return found
 
 
 def _defaults(gpu: bool, here: bool) -> dict:
@@ -134,8 +148,33 @@ def _defaults(gpu: bool, here: bool) -> dict:
     return {"searched": not here}
 
 
+def _every_shape(wanted: Sequence[Asked]) -> dict[str, tuple[Shape, ...]]:
+    """The shapes of all experiments, each once, in the order that they are first named."""
+    return {
+        name: tuple(dict.fromkeys(shape for one in wanted for shape in one.shapes.get(name, ()) if name in one.operations))
+        for name in vocabulary.OPERATIONS
+    }
+
+
+def _every_shape_row(wanted: Sequence[Asked]) -> tuple[str, ...] | None:
+    listed = [one.shape_rows for one in wanted if one.shapes]
+    return None if None in listed or not listed else tuple(dict.fromkeys(word for words in listed for word in words))
+
+
 def _rows(session: Session, one: Asked) -> list[Case]:
-    return [case for case in session.cases if case.operation in one.operations and case.implementation in one.implementations]
+    """The cases that ``one`` asked for. A session measures what any experiment wants, so shapes may have more rows."""
+
+    def wanted(case: Case) -> bool:
+        if case.operation not in one.operations or case.implementation not in one.implementations:
+            return False
+        if case.implementation == "cuda" and case.variant not in one.stages.get(case.operation, (case.variant,)):
+            return False
+        if case.at is None:
+            return True
+        listed = [shape.at for shape in one.shapes.get(case.operation, ())]
+        return case.at in listed and shapes.measured_there(case.operation, case.implementation, case.variant, one.shape_rows)
+
+    return [case for case in session.cases if wanted(case)]
 
 
 def _right_device(wanted: Sequence[Asked], name: str | None) -> None:
@@ -160,16 +199,37 @@ def _no_tf32_in_cudnn():
 
 def _hashes(chosen: Plan) -> dict[str, str]:
     return {
-        f"{name}/{which}": hashlib.sha256(tensor.numpy().tobytes()).hexdigest()
+        f"{name}{f'@{shape.at}' if shape.at else ''}/{which}": hashlib.sha256(tensor.numpy().tobytes()).hexdigest()
         for name in chosen.operations
-        for which, tensor in operations.get(name).make_inputs(chosen.shape(name)).items()
+        for shape in chosen.every_shape(name)
+        for which, tensor in operations.get(name).make_inputs(shape.dims, distribution=shape.inputs).items()
     }
 
 
 # -- on a GPU ----------------------------------------------------------------------------------------
 
 
-def _on_gpu(chosen: Plan, split: Split, say: Say) -> Session:
+def _on_gpu(chosen: Plan, others: bool, split: Split, say: Say) -> Session:
+    """One session; with ``others``, other tools look at its rows too."""
+    from mage import crosscheck
+
+    checker = crosscheck.Checker(crosscheck.chosen(cases.rows(chosen, "cuda"))) if others else None
+    try:
+        session = _measured(chosen, checker, split, say)
+        try:
+            _count(session, checker, split, say)
+        except Exception as error:  # what was timed is whole without what other tools would have added
+            reason = f"the tool's answer could not be read: {type(error).__name__}: {str(error)[:120]}"
+            session.counters_missing = session.counters_missing or (None if session.counters else reason)
+            session.cross_checks_missing = session.cross_checks_missing or (None if session.cross_checks else reason)
+            say(f"counters and cross-check: {reason}")
+        return session
+    finally:
+        if checker:
+            checker.end()
+
+
+def _measured(chosen: Plan, checker: Checker | None, split: Split, say: Say) -> Session:
     import torch
 
     from mage.captures import Captures
@@ -182,9 +242,13 @@ def _on_gpu(chosen: Plan, split: Split, say: Say) -> Session:
     before = gpu.state()
     with split("compile"):
         probe = Probe()
-    cases = prepare(chosen, "cuda", split, say)
-    timed = [case for case in cases if case.call is not None]
-    say(f"{len(timed)} of {len(cases)} rows are gated and will be timed; {split.spent('compile'):.0f} s of compiling")
+    found = prepare(chosen, "cuda", split, say)
+    if checker:
+        with split("cross-check"):
+            checker.ready()
+        gpu.held = int(checker.held)
+    timed = [case for case in found if case.call is not None]
+    say(f"{len(timed)} of {len(found)} rows are gated and will be timed; {split.spent('compile'):.0f} s of compiling")
     with split("warm-up"):
         rounds = Rounds(timed, chosen, probe, gpu, say)
     with split("kernels"):
@@ -204,7 +268,7 @@ def _on_gpu(chosen: Plan, split: Split, say: Say) -> Session:
     return Session(
         plan=chosen,
         device=gpu.describe(before, every[len(every) // 2].state if every else None),
-        cases=cases,
+        cases=found,
         taken={**spanned.taken, **captured.taken},
         rounds=every,
         kernels=captured.kernels,
@@ -234,17 +298,25 @@ def _judge_again(cases: Sequence[Case], say: Say) -> dict[str, str]:
     return wrong
 
 
-def _count(session: Session, wanted: bool, split: Split, say: Say) -> None:
-    from mage import counters
+def _count(session: Session, checker: Checker | None, split: Split, say: Say) -> None:
+    """What other tools say of the same rows, each tool in a process of its own: hardware counters, other timers."""
+    from mage import counters, crosscheck
 
-    if not wanted:
-        session.counters_missing = "not asked for"
+    if checker is None:
+        session.counters_missing = session.cross_checks_missing = "not asked for"
         return
-    rows = [case for case in session.cases if case.call is not None and case.variant != search.MODE]
+    # At shapes beside the operation's own a row has times and nothing else.
+    rows = [case.row for case in session.cases if case.call is not None and case.variant != search.MODE and case.at is None]
+    mine = [row.key for row in crosscheck.chosen(rows)]
+    with split("cross-check"):
+        checks, session.cross_checks_missing = checker.take(mine)
     with split("counters"):
-        session.counters, session.counters_missing = counters.take([(c.operation, c.implementation, c.variant, c.dims) for c in rows])
-    if session.counters_missing:
-        say(f"counters: {session.counters_missing}")
+        session.counters, session.counters_missing = counters.take(rows)
+        theirs = [one for one in session.counters if one.row in mine]
+        session.cross_checks = [*checks, *crosscheck.of_counters(theirs, counters.version() if theirs else None)]
+    for name, missing in (("counters", session.counters_missing), ("cross-check", session.cross_checks_missing)):
+        if missing:
+            say(f"{name}: {missing}")
 
 
 # -- on a CPU ----------------------------------------------------------------------------------------
@@ -257,12 +329,12 @@ def _on_cpu(chosen: Plan, split: Split, say: Say) -> Session:
 
     threads = torch.get_num_threads()
     described = device.cpu(threads)
-    cases = prepare(chosen, "cpu", split, say)
-    timed = [case for case in cases if case.call is not None]
+    found = prepare(chosen, "cpu", split, say)
+    timed = [case for case in found if case.call is not None]
     session = Session(
         plan=chosen,
         device=described,
-        cases=cases,
+        cases=found,
         settings={"torch.get_num_threads()": str(threads), "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "not set")},
         inputs_sha256=_hashes(chosen),
         instruments={"span_us": f"time.perf_counter_ns around one call, {threads} threads"},

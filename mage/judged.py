@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mage import stats, verdicts
+from mage import cuda_stages, stats, verdicts
 from mage.schema import Evidence, Result
 from mage.verdicts import Verdict
 
@@ -47,9 +47,7 @@ def against_best(
 
     None where there is no such row, or where too few rounds are left to judge by.
     """
-    shape = (result.operation, result.dims)
-    peers = [one for one in every if (one.operation, one.dims) == shape and one.implementation != result.implementation]
-    timed = [(value.value, one) for one in peers if (value := stats.value(one, quantity, "median"))]
+    timed = [(value.value, one) for one in peers(result, every) if (value := stats.value(one, quantity, "median"))]
     if not timed:
         return None
     best = min(timed, key=lambda pair: pair[0])[1]
@@ -57,7 +55,34 @@ def against_best(
     return Judged(result=result, other=best, verdict=verdict) if verdict else None
 
 
+def peers(result: Result, every: Sequence[Result]) -> list[Result]:
+    """The rows of other implementations at the same shape and inputs."""
+    shape = (result.operation, result.dims, result.at)
+    return [one for one in every if (one.operation, one.dims, one.at) == shape and one.implementation != result.implementation]
+
+
+def against_each(
+    result: Result, every: Sequence[Result], quantity: str, left_out: frozenset[int] = frozenset()
+) -> list[Judged]:
+    """``result`` against every row of another implementation at its shape, where enough rounds are left to judge by."""
+    found = [(other, verdicts.between(result, other, quantity, left_out=left_out)) for other in peers(result, every)]
+    return [Judged(result=result, other=other, verdict=verdict) for other, verdict in found if verdict]
+
+
+def newest_by_shape(evidence: Evidence) -> list[Result]:
+    """The newest hand-written CUDA C++ row of every shape, in the order of the record."""
+    newest: dict[tuple[str, str | None], Result] = {}
+    for one in evidence.results:
+        if one.implementation != "cuda" or one.variant not in cuda_stages.STAGES[one.operation]:
+            continue
+        before = newest.get((one.operation, one.at))
+        age = list(cuda_stages.STAGES[one.operation]).index
+        if before is None or age(one.variant) > age(before.variant):
+            newest[one.operation, one.at] = one
+    return list(newest.values())
+
+
 def row(evidence: Evidence, operation: str, implementation: str, variant: str | None = None) -> Result | None:
-    """The result that these words name, at the first shape the evidence has of it."""
-    wanted = (operation, implementation, variant)
-    return next((one for one in evidence.results if (one.operation, one.implementation, one.variant) == wanted), None)
+    """The result that these words name, at the operation's own shape."""
+    wanted = (operation, implementation, variant, None)
+    return next((one for one in evidence.results if (one.operation, one.implementation, one.variant, one.at) == wanted), None)

@@ -10,13 +10,14 @@ the hashes are the same on every machine.)
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import math
 from typing import TYPE_CHECKING
 
-from mage import input_checks
+from mage import graphs, input_checks
 from mage.errors import RequestError
+from mage.graphs import csr, destinations
+from mage.strict import strict_fp32
 
 if TYPE_CHECKING:
     import torch
@@ -46,6 +47,8 @@ class Operation:
     rtol = 1e-4
     fp64_ratio: float | None = None
     may_be_zero: frozenset[str] = frozenset()
+    distributions: tuple[str, ...] = ()
+    """Names of other distributions that inputs may be drawn from."""
 
     def __repr__(self) -> str:
         return f"<operation {self.name}: {self.formula}>"
@@ -94,13 +97,20 @@ class Operation:
 
     # -- tensors -----------------------------------------------------------------------------------
 
-    def make_inputs(self, dims: Dims | None = None, seed: int = SEED, std: float = STD, mean: float = 0.0) -> dict[str, torch.Tensor]:
-        """Seeded inputs on the CPU, by name. ``mean`` shifts the first input only (layernorm's gate uses it)."""
+    def make_inputs(
+        self, dims: Dims | None = None, seed: int = SEED, std: float = STD, mean: float = 0.0, distribution: str | None = None
+    ) -> dict[str, torch.Tensor]:
+        """Seeded inputs on the CPU, by name. ``mean`` shifts the first input only (layernorm's gate uses it).
+
+        ``distribution``: one of ``distributions`` (None: the operation's usual one); RequestError for another.
+        """
         import torch
 
         dims = self.check_dims(dims)
+        input_checks.distribution(self.name, distribution, self.distributions)
         generator = torch.Generator("cpu").manual_seed(seed)
-        inputs = self._draw(dims, generator, std)
+        drawn = {"distribution": distribution} if distribution else {}
+        inputs = self._draw(dims, generator, std, **drawn)
         if mean:
             first = next(iter(inputs))
             inputs[first] = inputs[first] + mean
@@ -316,7 +326,8 @@ class Triangle(Operation):
 class Neighbor(Operation):
     """Y[i] = Σₑ weights[e]·X[src[e]] over the edges e of row i, which are row_ptr[i] … row_ptr[i+1] − 1.
 
-    In the random graph source and destination of every edge are uniform; edges are sorted by destination.
+    In the random graph source and destination of every edge are uniform, or the destinations follow a power law
+    (``graphs.power_law``); edges are sorted by destination.
     """
 
     name = "neighbor"
@@ -324,6 +335,7 @@ class Neighbor(Operation):
     dims_names = ("N", "F", "E")
     default_dims = (4096, 64, 65536)
     may_be_zero = frozenset({"E"})
+    distributions = ("power-law",)
 
     def input_shapes(self, dims):
         N, F, E = dims
@@ -337,14 +349,14 @@ class Neighbor(Operation):
         _, F, E = dims
         return 2 * E * F
 
-    def _draw(self, dims, generator, std):
+    def _draw(self, dims, generator, std, distribution=None):
         import torch
 
         N, F, E = dims
         X = _normal((N, F), generator, std)
         weights = _normal((E,), generator, std)
         src = torch.randint(N, (E,), generator=generator)
-        dst = torch.randint(N, (E,), generator=generator)
+        dst = (graphs.power_law if distribution else graphs.uniform)(N, E, generator)
         row_ptr, src = csr(src, dst, N)
         return {"X": X, "weights": weights, "row_ptr": row_ptr, "src": src}
 
@@ -380,38 +392,6 @@ def get(name: str | Operation) -> Operation:
     near = difflib.get_close_matches(str(name), OPERATIONS, 1)
     hint = f"did you mean {near[0]!r}?" if near else f"there is: {', '.join(OPERATIONS)}"
     raise RequestError(f"no operation {name!r}: {hint}")
-
-
-def csr(src: torch.Tensor, dst: torch.Tensor, nodes: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Row pointers and source indices, int32, of the edges src[e] -> dst[e], sorted by destination."""
-    import torch
-
-    order = torch.argsort(dst, stable=True)
-    row_ptr = torch.zeros(nodes + 1, dtype=torch.int32)
-    row_ptr[1:] = torch.bincount(dst, minlength=nodes).cumsum(0)
-    return row_ptr, src[order].int()
-
-
-def destinations(row_ptr: torch.Tensor) -> torch.Tensor:
-    """The row that each edge belongs to, int64, from CSR row pointers."""
-    import torch
-
-    rows = torch.arange(len(row_ptr) - 1, device=row_ptr.device)
-    return torch.repeat_interleave(rows, (row_ptr[1:] - row_ptr[:-1]).long())
-
-
-@contextlib.contextmanager
-def strict_fp32():
-    """No gradients and, for as long as it lasts, no TF32 in matrix products."""
-    import torch
-
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 def _normal(shape: Dims, generator: torch.Generator, std: float) -> torch.Tensor:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil
 
-from mage import operations
+from mage import shapes
+from mage.shapes import Shape
 
 AWAITED, BATCH, GRAPH = "awaited", "batch-10", "graph-10"
 WARM, COLD = "warm", "cold"
@@ -17,6 +18,9 @@ A_BATCH = 10
 class Plan:
     """Counts of a measurement. ``dims`` replaces default shapes, by operation (for tests).
 
+    ``shapes`` are measured beside the operation's own, in the same rounds, with the rows that ``shape_rows`` names
+    (see ``mage.shapes``) and fewer samples a round: ``at_shapes`` of what the own shape gets, at least 3 of each.
+
     ``uncounted`` calls come before the counted ones of every round, in the same cache state. ``least_rounds``
     accepted rounds are needed, or a row has no time. ``compile_budget_s``: candidates of a search (the mode
     ``max-autotune-no-cudagraphs``) that are not compiled by then are given up, and the row says so.
@@ -25,11 +29,14 @@ class Plan:
     operations: tuple[str, ...]
     implementations: tuple[str, ...]
     dims: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    shapes: dict[str, tuple[Shape, ...]] = field(default_factory=dict)
+    shape_rows: tuple[str, ...] | None = None
+    at_shapes: float = 0.5
     rounds: int = 12
     uncounted: int = 2
-    awaited: int = 20
+    awaited: int = 12
     batches: int = 5
-    cold: int = 10
+    cold: int = 6
     captured: int = 10
     control: int = 7
     empty: int = 10
@@ -44,7 +51,16 @@ class Plan:
         return max(3, ceil(self.rounds * 2 / 3))
 
     def shape(self, operation: str) -> tuple[int, ...]:
-        return tuple(self.dims.get(operation) or operations.get(operation).default_dims)
+        """Dims of the operation's own shape."""
+        return shapes.own(operation, self.dims.get(operation)).dims
+
+    def every_shape(self, operation: str) -> tuple[Shape, ...]:
+        """The operation's own shape, then those beside it."""
+        return (shapes.own(operation, self.dims.get(operation)), *self.shapes.get(operation, ()))
+
+    def samples(self, count: int, at: str | None) -> int:
+        """``count`` samples a round at the operation's own shape; fewer at one beside it."""
+        return count if at is None else max(min(count, 3), ceil(count * self.at_shapes))
 
     def pairs_a_row(self, rows: int) -> int:
         """Pairs of the same code against itself that every row gets, so that there are at least ``pairs``."""

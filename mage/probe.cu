@@ -49,8 +49,10 @@ extern "C" __global__ void __launch_bounds__(256) mage_copy(const float4* __rest
 }
 
 // Multiply-adds in registers and nothing else: eight chains a thread hide each other's latency. The factors
-// are read, so that the compiler cannot fold the loop. times = {cycles, nanoseconds} of one block.
-extern "C" __global__ void __launch_bounds__(256) mage_fma(const float* factors, float* out, long long* times, int steps) {
+// are read, so that the compiler cannot fold the loop. readings: five numbers a block, {multiprocessor, cycles and
+// nanoseconds at its begin, cycles and nanoseconds at its end}. Warps that came first are served first, so that the
+// first block ends early, and the clock is lower then than over the whole kernel: one block's reading is not enough.
+extern "C" __global__ void __launch_bounds__(256) mage_fma(const float* factors, float* out, long long* readings, int steps) {
     const float a = factors[0], b = factors[1];
     float x[8];
 #pragma unroll
@@ -67,9 +69,17 @@ extern "C" __global__ void __launch_bounds__(256) mage_fma(const float* factors,
 #pragma unroll
     for (int j = 0; j < 8; ++j) sum += x[j];
     out[blockIdx.x * 256 + threadIdx.x] = sum;
-    if (blockIdx.x == 0 && threadIdx.x == 0) {
-        times[0] = clock64() - begin;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        unsigned multiprocessor;
+        asm volatile("mov.u32 %0, %smid;" : "=r"(multiprocessor));
+        const long long end = clock64();
         asm volatile("mov.u64 %0, %globaltimer;" : "=l"(end_ns));
-        times[1] = end_ns - begin_ns;
+        long long* mine = readings + 5LL * blockIdx.x;
+        mine[0] = multiprocessor;
+        mine[1] = begin;
+        mine[2] = begin_ns;
+        mine[3] = end;
+        mine[4] = end_ns;
     }
 }

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import statistics
+from collections.abc import Sequence
 
 from mage import cuda, paths, provenance
 
@@ -57,8 +59,8 @@ class Probe:
         self._clock = self._bind("mage_clock", [self._times], [CLOCK_US], (1, 1, 1), (1, 1, 1))
 
         factors = torch.tensor([0.999, 1e-3], device="cuda")
-        self._fma_times = torch.zeros(2, dtype=torch.int64, device="cuda")
-        self.fma = self._bind("mage_fma", [factors, out, self._fma_times], [FMA_STEPS], wide)
+        self._fma_readings = torch.zeros(wide[0], 5, dtype=torch.int64, device="cuda")
+        self.fma = self._bind("mage_fma", [factors, out, self._fma_readings], [FMA_STEPS], wide)
         self.fma_flops = 2 * _FMA_CHAINS * FMA_STEPS * 256 * wide[0]
 
     def _bind(self, kernel, tensors, integers, grid, block=_SPAN):
@@ -85,9 +87,8 @@ class Probe:
         return 1e3 * cycles / nanoseconds
 
     def fma_clock(self) -> float:
-        """Clock in MHz during the last ``fma()``."""
-        cycles, nanoseconds = self._fma_times.tolist()
-        return 1e3 * cycles / nanoseconds
+        """Clock in MHz over the whole of the last ``fma()``, counted by that kernel itself."""
+        return clock_of(self._fma_readings.tolist())
 
     def copy(self, total_bytes: int, quads_a_thread: int = 1):
         """A launch that moves ``total_bytes``, half of them read and half written."""
@@ -97,6 +98,22 @@ class Probe:
         source, target = torch.randn(4 * quads, device="cuda"), torch.empty(4 * quads, device="cuda")
         blocks = -(-quads // (256 * quads_a_thread))
         return self._bind("mage_copy", [source, target], [quads], (blocks, 1, 1))
+
+
+def clock_of(readings: Sequence[Sequence[int]]) -> float:
+    """MHz, median over the multiprocessors: from the begin of a multiprocessor's first block to the end of its last.
+
+    ``readings`` as ``mage_fma`` leaves them: multiprocessor, cycles and ns at the begin, cycles and ns at the end, a
+    block each.
+    """
+    blocks: dict[int, list[Sequence[int]]] = {}
+    for one in readings:
+        blocks.setdefault(one[0], []).append(one[1:])
+    clocks = []
+    for of_one in blocks.values():
+        begin, begin_ns, end, end_ns = zip(*of_one, strict=True)
+        clocks.append(1e3 * (max(end) - min(begin)) / (max(end_ns) - min(begin_ns)))
+    return statistics.median(clocks)
 
 
 def library_settings() -> dict[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from mage import operations, provenance, verdicts
+from mage import agreement, operations, provenance, search, verdicts
 from mage.cases import Case
 from mage.plan import Plan
 from mage.samples import Accepted, Key, Taken, accept, beside_the_stream, loaded_voids, marked, median, too_fast
@@ -24,6 +24,7 @@ from mage.schema import (
     Round,
     Source,
     Spans,
+    TimerCheck,
     Void,
 )
 
@@ -51,6 +52,8 @@ class Session:
     ceilings: Ceilings | None = None
     counters: list[KernelCounters] = field(default_factory=list)
     counters_missing: str | None = None
+    cross_checks: list[TimerCheck] = field(default_factory=list)
+    cross_checks_missing: str | None = None
     settings: dict[str, str] = field(default_factory=dict)
     inputs_sha256: dict[str, str] = field(default_factory=dict)
     instruments: dict[str, str] = field(default_factory=dict)
@@ -153,7 +156,7 @@ def assemble(
     together = f", in one session with {', '.join(beside)}" if beside else ""
     git = provenance.git_state()
     kernels = provenance.classify(provenance.used)["kernels"]
-    wanted = {case.operation for case in rows}
+    wanted = {_shape(case) for case in rows}
     return Evidence.model_validate(
         dict(
             schema=VERSION,
@@ -191,6 +194,8 @@ def assemble(
             ceilings=session.ceilings,
             counters=[one for one in session.counters if one.row in mine],
             counters_missing=session.counters_missing,
+            cross_checks=[one for one in session.cross_checks if one.row in mine],
+            cross_checks_missing=session.cross_checks_missing,
             wall_s=session.wall_s,
         )
     )
@@ -221,9 +226,10 @@ def _result(case: Case, session: Session, judged: Judged) -> Result:
         if key.quantity == "kernel_us"
         for record, part in zip(records, one.parts, strict=True)
     ]
-    return Result(
+    made = Result(
         operation=case.operation,
         dims=case.dims,
+        at=case.at,
         implementation=case.implementation,
         variant=case.variant,
         launches=case.launches if records else None,
@@ -237,6 +243,15 @@ def _result(case: Case, session: Session, judged: Judged) -> Result:
         gate=case.gate,
         max_abs_error=case.gate.get("max_abs_err"),
     )
+    if case.variant != search.MODE or not kernels:
+        return made
+    # What a search picks differs from session to session; the kernel that ran says what it was.
+    return made.model_copy(update={"note": "; ".join(filter(None, (made.note, f"the search picked {agreement.ran(made)}")))})
+
+
+def _shape(case: Case) -> str:
+    """``neighbor`` or ``neighbor@4096x64x65536+power-law``: whose inputs they are."""
+    return case.operation + (f"@{case.at}" if case.at else "")
 
 
 def _numbers(one: Accepted) -> tuple[int, ...]:

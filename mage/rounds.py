@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mage import timers
@@ -19,12 +19,15 @@ from mage.probe import Probe
 from mage.samples import Key, Taken
 from mage.schema import Round
 
+LONG_US = 1000.0
+"""A call of this length runs the device to its power limit, and a round in which that happens judges nothing."""
+
 
 @dataclass
 class Spanned:
     """Everything that the span rounds took."""
 
-    taken: dict[Key, list[Taken]] = field(default_factory=lambda: defaultdict(list))
+    taken: dict[Key, list[Taken | None]] = field(default_factory=lambda: defaultdict(list))
     host_us: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     wall_us: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     pairs: dict[str, list[tuple[list[list[float]], list[list[float]]]]] = field(default_factory=dict)
@@ -47,6 +50,7 @@ class Rounds:
                 first = (str(error).splitlines() or [type(error).__name__])[0][:120]
                 self.no_graph[case.key] = f"cannot be captured in a CUDA graph: {first}"
                 say(f"{case.key}: {self.no_graph[case.key]}")
+            case.long = timers.host_and_wall(case.call.run, 1)[1] > LONG_US
         for _ in range(timers.WARMUP):
             probe.control()
             probe.clock()
@@ -56,38 +60,41 @@ class Rounds:
     def take(self) -> Spanned:
         """All rounds, then the rounds of the pairs."""
         found = Spanned()
-        for number in range(self.plan.rounds):
-            for place in order(len(self.cases), number, self.plan.rounds):
-                self._row(self.cases[place], found)
+        for number, cases in turns(self.cases, self.plan.rounds):
+            for case in cases:
+                self._row(case, number, found)
             found.rounds.append(self._round("spans", number))
         self._pairs(found)
         return found
 
-    def _row(self, case: Case, found: Spanned) -> None:
+    def _row(self, case: Case, number: int, found: Spanned) -> None:
         plan, run, spans = self.plan, case.call.run, self.spans
         case.call.out.fill_(math.nan)
         self.probe.forget_persisting_lines()
 
         def keep(mode, cache, samples):
-            found.taken[Key(case.key, "span_us", mode, cache)].append(Taken((tuple(samples),)))
+            put(found.taken[Key(case.key, "span_us", mode, cache)], number, Taken((tuple(samples),)))
 
-        keep(AWAITED, WARM, spans.awaited(run, plan.awaited))
-        keep(BATCH, WARM, spans.batched(run, A_BATCH, plan.batches))
+        batches = plan.samples(plan.batches, case.at)
+        keep(AWAITED, WARM, spans.awaited(run, plan.samples(plan.awaited, case.at)))
+        keep(BATCH, WARM, spans.batched(run, A_BATCH, batches))
         if case.key in self.graphs:
-            keep(GRAPH, WARM, spans.graphed(self.graphs[case.key], A_BATCH, plan.batches))
+            keep(GRAPH, WARM, spans.graphed(self.graphs[case.key], A_BATCH, batches))
         else:
-            found.taken[Key(case.key, "span_us", GRAPH, WARM)].append(Taken(void=self.no_graph[case.key]))
+            put(found.taken[Key(case.key, "span_us", GRAPH, WARM)], number, Taken(void=self.no_graph[case.key]))
         host, wall = timers.host_and_wall(run, A_BATCH)
         found.host_us[case.key].append(host)
         found.wall_us[case.key].append(wall)
-        keep(AWAITED, COLD, spans.awaited(run, plan.cold, cold=True))
+        keep(AWAITED, COLD, spans.awaited(run, plan.samples(plan.cold, case.at), cold=True))
 
     def _round(self, part: str, number: int) -> Round:
         """The control, the empty span and the device as they are at the end of a round, still under its work."""
+        control, walls = self.spans.watched(self.probe.control, self.plan.control)
         return Round(
             part=part,
             number=number,
-            control_us=rounded(self.spans.awaited(self.probe.control, self.plan.control)),
+            control_us=rounded(control),
+            control_wall_us=rounded(walls),
             empty_us=rounded(self.spans.empty(self.plan.empty)),
             sm_mhz=round(self.probe.clock(), 1),
             state=self.gpu.state(),
@@ -96,16 +103,35 @@ class Rounds:
 
     def _pairs(self, found: Spanned) -> None:
         """Arms of the same call, one behind the other, which of the two comes first alternating by round."""
-        count = self.plan.pairs_a_row(len(self.cases))
-        for case in self.cases:
+        cases = own_shape(self.cases)
+        count = self.plan.pairs_a_row(len(cases))
+        for case in cases:
             found.pairs[case.key] = [([], []) for _ in range(count)]
         for number in range(self.plan.rounds if count else 0):
-            for place in order(len(self.cases), number, self.plan.rounds):
-                case = self.cases[place]
+            for place in order(len(cases), number, self.plan.rounds):
+                case = cases[place]
                 for pair in found.pairs[case.key]:
                     for arm in (pair[::-1] if number % 2 else pair):
                         arm.append(self.spans.awaited(case.call.run, self.plan.pair_calls))
             found.rounds.append(self._round("span pairs", number))
+
+
+def turns(cases: Sequence[Case], rounds: int) -> Iterator[tuple[int, list[Case]]]:
+    """Round by round its number and its cases in their order: first the short ones, then the long in rounds behind them."""
+    for first, some in ((0, [one for one in cases if not one.long]), (rounds, [one for one in cases if one.long])):
+        for number in range(rounds if some else 0):
+            yield first + number, [some[place] for place in order(len(some), number, rounds)]
+
+
+def put(taken: list[Taken | None], number: int, one: Taken) -> None:
+    """Put what round ``number`` took at its place; rounds before it that took nothing of this are None."""
+    taken += [None] * (number - len(taken))
+    taken.append(one)
+
+
+def own_shape(cases: Sequence[Case]) -> list[Case]:
+    """The cases at their operation's own shape: those that are paired with themselves."""
+    return [case for case in cases if case.at is None]
 
 
 def rounded(samples: Sequence[float]) -> tuple[float, ...]:

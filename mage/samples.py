@@ -3,8 +3,8 @@
 A row's times of one key (quantity, mode, cache) are one ``Taken`` a round. ``accept`` drops rounds and whole keys:
 
 - a round that is void as taken (a kernel record missing), or holds a value that is no positive number;
-- a round that ran under load: its control kernel outside the session's median ± 3 %, a throttled device, a process
-  that was not there before;
+- a round that ran under load: its control kernel outside the session's median ± 3 %, or awaited by the host for more
+  than twice as long as it takes; a throttled device; a process that was not there before;
 - a key with too few accepted rounds;
 - a key that is faster than the device can be: a cold one above the measured DRAM bandwidth, a warm one above the
   measured L2 bandwidth at that footprint, any one above the measured FP32 peak.
@@ -19,6 +19,9 @@ from dataclasses import dataclass
 from mage import device, verdicts
 from mage.schema import Ceilings, Round, Void
 
+TURNS = 2.0
+"""Processes take turns on a device, some milliseconds each. A call that has to wait for its turn need not show it in
+its own span (on an H200 with a neighbour: 4 % more), since the first event waits too; the host waits twelve times as long."""
 WALL_MARGIN, WALL_SLACK_US = 1.25, 5.0
 """Wall time may exceed the span of the same batch by this before work outside the stream is suspected."""
 
@@ -83,26 +86,38 @@ def marked(rounds: Sequence[Round], unsteady: bool = False) -> list[Round]:
             )
     result = []
     for number, one in enumerate(rounds):
-        reason = one.loaded or (None if unsteady else device.throttled(one.state)) or out_of_band.get(number)
+        reason = one.loaded or (None if unsteady else device.throttled(one.state)) or _waited(one) or out_of_band.get(number)
         if reason is None and not math.isfinite(controls[number]):
             reason = "the control was not recorded"
         result.append(one.model_copy(update={"loaded": reason}))
     return result
 
 
+def _waited(one: Round) -> str | None:
+    """Why this round's control shows that somebody else had turns on the device, or None."""
+    if not one.control_us or not one.control_wall_us:
+        return None
+    control, wall = median(one.control_us), median(one.control_wall_us)
+    if wall <= TURNS * control:
+        return None
+    return f"the host waited {wall:.0f} µs for the control, which took {control:.2f} µs: the device was shared"
+
+
 def accept(
-    taken: Mapping[Key, Sequence[Taken]], loaded: Mapping[int, str], least: int
+    taken: Mapping[Key, Sequence[Taken | None]], loaded: Mapping[int, str], least: int
 ) -> tuple[dict[Key, Accepted], list[Void]]:
     """Split what was taken into what may be shown and what may not, with reasons.
 
-    ``loaded`` gives the reason by round. A key with fewer than ``least`` accepted rounds is void whole.
+    ``loaded`` gives the reason by round; a round in which a key was not taken is None. A key with fewer than
+    ``least`` accepted rounds is void whole.
     """
     accepted: dict[Key, Accepted] = {}
     voids: list[Void] = []
     for key, rounds in taken.items():
         refused: dict[str, list[int]] = {}
         kept: list[int] = []
-        for number, one in enumerate(rounds):
+        own = [(number, one) for number, one in enumerate(rounds) if one is not None]
+        for number, one in own:
             reason = one.void or _not_a_time(one) or None
             if reason:
                 refused.setdefault(reason, []).append(number)
@@ -110,8 +125,9 @@ def accept(
                 kept.append(number)
         voids += [_void(key, reason, numbers) for reason, numbers in refused.items()]
         if len(kept) < least:
-            why = next(iter(refused), None) or next((loaded[number] for number in sorted(loaded)), "none was taken")
-            voids.append(_void(key, f"{len(kept)} of {len(rounds)} rounds were accepted, {least} are needed: {why}"))
+            own_loaded = [loaded[number] for number, _ in own if number in loaded]
+            why = next(iter([*refused, *own_loaded]), "none was taken")
+            voids.append(_void(key, f"{len(kept)} of {len(own)} rounds were accepted, {least} are needed: {why}"))
             continue
         parts = tuple(zip(*(rounds[number].parts for number in kept), strict=True))
         accepted[key] = Accepted(tuple(kept), parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -14,13 +14,14 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 class Round(Record):
     """What was seen of the device in one round; ``part`` is what the round took: spans, kernels, or pairs of one.
 
-    ``sm_mhz`` is the clock of a multiprocessor as a kernel counted it, ``empty_us`` the timer's span around nothing.
-    ``loaded`` says why no row is judged by this round.
+    ``sm_mhz`` is the clock of a multiprocessor as a kernel counted it, ``empty_us`` the timer's span around nothing,
+    ``control_wall_us`` the host's time around each call of the control. ``loaded`` says why no row is judged by this round.
     """
 
     part: str
     number: Count
     control_us: tuple[Microseconds, ...] = ()
+    control_wall_us: tuple[Microseconds, ...] = ()
     empty_us: tuple[Annotated[float, Field(ge=0)], ...] = ()
     sm_mhz: Positive | None = None
     state: DeviceState | None = None
@@ -66,11 +67,14 @@ class Ceilings(Record):
     """What this device was seen to reach: GB/s (10⁹ bytes), and FP32 multiply-adds at the clock they ran at.
 
     ``l2_gb_s`` by the bytes that a warm copy moved (read plus written), ``dram_gb_s`` by far more than the cache holds.
-    ``fp32_tflops`` is what a loop of multiply-adds in registers did (two operations each), ``fp32_mhz`` its clock.
+    ``copy_us`` is the median of every round of that copy, by the same footprint, for ratios paired by round.
+    ``fp32_tflops`` is what a loop of multiply-adds in registers did (two operations each), ``fp32_mhz`` the clock
+    that the same launch counted: its cycles against its nanoseconds.
     """
 
     dram_gb_s: Positive | None = None
     l2_gb_s: dict[str, Positive] = {}
+    copy_us: dict[str, dict[int, Microseconds]] = {}
     fp32_tflops: Positive | None = None
     fp32_mhz: Positive | None = None
     l2_bytes: Count | None = None
@@ -100,3 +104,25 @@ class KernelCounters(Record):
     @property
     def key(self) -> str:
         return f"{self.row}/{self.number}"
+
+
+class TimerCheck(Record):
+    """A row's time by another tool, at one of our keys: ``quantity``, ``mode`` and ``cache`` as the row's own samples.
+
+    ``time_us`` a call is ``statistic`` (median or mean) of ``samples``; ``void`` says why there is none.
+    """
+
+    row: str
+    instrument: str
+    version: str | None = None
+    quantity: Quantity
+    mode: str
+    cache: Literal["cold", "warm"]
+    statistic: Literal["median", "mean", "single"]
+    samples: Count = 0
+    time_us: Microseconds | None = None
+    void: str | None = None
+
+    @property
+    def key(self) -> str:
+        return f"{self.row}/{self.instrument}/{self.quantity}/{self.mode}/{self.cache}"

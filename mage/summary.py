@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mage import judged, stats
+from mage import crosscheck, judged, operations, shapes, stats, verdicts
 from mage.schema import Evidence, Result
+from mage.verdicts import Verdict
 
 
 def text(records: Sequence[Evidence]) -> str:
@@ -16,7 +17,7 @@ def text(records: Sequence[Evidence]) -> str:
     rows: dict[str, tuple[Result, Evidence]] = {}
     for record in records:
         for result in record.results:
-            rows.setdefault(f"{result.key} {result.dims}", (result, record))
+            rows.setdefault(result.key, (result, record))
     quantity = judged.quantity(first)
     head = (
         "operation", "implementation", "kernel warm [q1-q3]", "cold", "awaited", "cold", "batch", "graph", "launches",
@@ -27,7 +28,7 @@ def text(records: Sequence[Evidence]) -> str:
     loaded = judged.loaded(first, quantity)
     for result in every:
         kernel = _quartiles(result, "kernel_us")
-        name = result.implementation + (f":{result.variant}" if result.variant else "")
+        name = _name(result)
         if not result.spans and not result.kernels:
             gate = result.gate or {}
             lines.append((result.operation, name, f"no time: gate {gate.get('passed')}: {gate.get('reason') or 'see voids'}"[:110]))
@@ -48,20 +49,35 @@ def text(records: Sequence[Evidence]) -> str:
         )
     widths = [max(len(line[column]) for line in lines if len(line) == len(head)) for column in range(len(head))]
     shown = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=False)).rstrip() for line in lines]
-    return "\n".join([*shown, "", *_about(records)])
+    together = first.model_copy(update={"results": tuple(every)})
+    return "\n".join([*shown, "", *_by_shape(together, every, quantity, loaded), *_checks(records), *_about(records)])
 
 
-def agreement(one: Evidence, other: Evidence) -> list[str]:
-    """Rows whose warm median kernel time differs between two sessions by more than max(2 %, 0.1 µs), one line each."""
-    lines = []
-    theirs = {(row.key, row.dims): row for row in other.results}
-    for row in one.results:
-        pair = [stats.value(r, "kernel_us", "median") if r else None for r in (row, theirs.get((row.key, row.dims)))]
-        if None in pair:
-            lines.append(f"{row.key}: no time in one of the two sessions")
-        elif abs(pair[0].value - pair[1].value) > max(0.02 * min(p.value for p in pair), 0.1):
-            lines.append(f"{row.key}: {pair[0].value:.2f} and {pair[1].value:.2f} us")
-    return lines
+def ratio_to_copy(evidence: Evidence, row: Result) -> Verdict | None:
+    """``row`` against a plain device copy that moves as many bytes (inputs read once, output written once), warm.
+
+    Kernel times of one session, paired by round: 1 is as fast as moving the bytes at all. None where either is missing.
+    """
+    copy = evidence.ceilings.copy_us.get(str(operations.get(row.operation).bytes(row.dims))) if evidence.ceilings else None
+    mine = verdicts.by_round(row, "kernel_us")
+    left_out = judged.loaded(evidence, "kernel_us")
+    shared = [number for number in mine if number in (copy or {}) and number not in left_out]
+    if len(shared) < 3:
+        return None
+    return verdicts.compare([mine[number] for number in shared], [copy[number] for number in shared])
+
+
+def _checks(records: Sequence[Evidence]) -> list[str]:
+    """What other tools say of the same rows, at equal keys."""
+    first = records[0]
+    if first.cross_checks_missing:
+        return [f"cross-check: {first.cross_checks_missing}"]
+    lines = {}
+    for one in (one for record in records for one in crosscheck.compared(record)):
+        check, difference = one.check, one.difference_pct
+        said = check.void or f"{check.time_us:.2f} us, ours {one.ours_us:.2f}: {difference:+.1f} %" if one.ours_us else "no time of ours"
+        lines[check.key] = f"{check.instrument}, {check.row}, {check.quantity} {check.mode} {check.cache}: {said}"
+    return list(lines.values())
 
 
 def _about(records: Sequence[Evidence]) -> list[str]:
@@ -112,6 +128,26 @@ def _verdict(result: Result, every: Sequence[Result], quantity: str, loaded: fro
     found = judged.against_best(result, every, quantity, loaded)
     if found is None:
         return "-"
-    best, ratio = found.other, found.verdict.ratio
-    name = best.implementation + (f":{best.variant}" if best.variant else "")
-    return f"{found.verdict.word} {ratio.median:.3f} [{ratio.low:.3f}, {ratio.high:.3f}] {name}"
+    return f"{_said(found.verdict)} {_name(found.other)}"
+
+
+def _said(verdict: Verdict) -> str:
+    ratio = verdict.ratio
+    return f"{verdict.word} {ratio.median:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
+
+
+def _name(result: Result) -> str:
+    return shapes.key("", result.implementation, result.variant, result.at).removeprefix("/")
+
+
+def _by_shape(first: Evidence, every: Sequence[Result], quantity: str, loaded: frozenset[int]) -> list[str]:
+    """The newest hand-written row of every shape against each peer there, and against a copy of its bytes."""
+    lines = []
+    for row in judged.newest_by_shape(first):
+        found = judged.against_each(row, every, quantity, loaded)
+        said = [f"{_name(one.other)} {_said(one.verdict)}" for one in found]
+        copy = ratio_to_copy(first, row) if row.operation in ("gelu", "layernorm") else None
+        said += [f"a copy of its bytes {_said(copy)}"] if copy else []
+        if said:
+            lines.append(f"{row.key} against " + "; ".join(said))
+    return lines

@@ -114,8 +114,3 @@ def loaded_rounds(control: Sequence[float]) -> list[int]:
     values = np.asarray(control, dtype=float)
     centre = np.median(values)
     return [int(i) for i in np.flatnonzero(np.abs(values - centre) > CONTROL_BAND * centre)]
-
-
-def false_alarm_rate(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> float:
-    """Share of A/A comparisons, the same code against itself, that came out faster or slower."""
-    return sum(compare(a, b).word in ("faster", "slower") for a, b in pairs) / len(pairs)

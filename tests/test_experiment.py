@@ -6,13 +6,14 @@ from random import Random
 
 import pytest
 
-from mage import captures, counters, evidence, experiment, plan, record, samples, verdicts
+from mage import captures, counters, evidence, experiment, implementations, plan, record, samples, verdicts
 from mage.captures import Segment
 from mage.cases import Case
 from mage.experiment import Asked
 from mage.profile import KernelRecord
 from mage.samples import Key, Taken
 from mage.schema import Ceilings, Device, DeviceState, Round
+from mage.shapes import Row
 from mage.split import Split
 
 SMALL = {"matmul": (32, 32, 32), "gelu": (16, 64), "layernorm": (16, 64), "triangle": (8, 4), "neighbor": (32, 8, 100)}
@@ -173,6 +174,19 @@ def test_a_session_with_nothing_wrong_keeps_every_round():
     assert row.kernels[0].registers == 16
 
 
+def test_the_row_of_a_search_says_what_it_picked():
+    searched = "gelu/pytorch-compiled:max-autotune-no-cudagraphs"
+    call = implementations.Call("gelu", "pytorch-compiled", None, "gpu", "pytorch-compiled", None, None, note="allocates")
+    made = session(
+        cases=[replace(case(searched), call=call)],
+        taken={kernel_key(searched): session().taken[kernel_key()]},
+        kernels={searched: session().kernels["gelu/cuda:elementwise"]},
+    )
+    _, row = written(made)
+    assert row.note == "allocates; the search picked gelu_elementwise (12288 blocks of 256 threads, 16 registers, 0 bytes)"
+    assert written(session())[1].note is None
+
+
 def records(segments, lose=None):
     """Kernel records of a capture, in order, without the one numbered ``lose``."""
     found, time = [], 0.0
@@ -213,6 +227,22 @@ def test_a_round_with_the_control_out_of_its_band_is_judged_for_no_row():
     (void,) = found.voids
     assert void.row is None and void.rounds == (5,) and "+4.0 %" in void.reason
     assert 5 not in row.kernels[0].rounds and found.rounds[5].loaded
+
+
+def test_a_round_in_which_the_control_waited_for_its_turn_is_judged_for_no_row():
+    # its own time hardly shows it
+    waited = {"control_us": (102.0,) * 3, "control_wall_us": (2630.0, 2629.0, 231.0)}
+    hiccup = {"control_wall_us": (108.0, 2600.0, 109.0)}
+    rounds = [round_(number, **{4: waited, 5: hiccup}.get(number, {"control_wall_us": (108.0,) * 3})) for number in range(ROUNDS)]
+    found, row = written(session(rounds=rounds))
+    (void,) = found.voids
+    assert void.rounds == (4,) and "the host waited 2629 µs for the control, which took 102.00 µs" in void.reason
+    assert 4 not in row.kernels[0].rounds
+
+
+def test_a_device_that_is_shared_all_the_time_has_no_times():
+    rounds = [round_(number, control_wall_us=(2630.0,) * 3) for number in range(ROUNDS)]
+    assert not written(session(rounds=rounds))[1].kernels
 
 
 def test_a_session_that_was_loaded_most_of_the_time_has_no_times():
@@ -364,7 +394,7 @@ def test_a_verdict_pairs_the_rounds_that_both_rows_have():
 
 # --- counters ------------------------------------------------------------------------------------------------------
 
-ROWS = [("gelu", "pytorch", None, (4096, 768)), ("gelu", "cuda", "elementwise", (4096, 768))]
+ROWS = [Row("gelu", "pytorch", None, (4096, 768)), Row("gelu", "cuda", "elementwise", (4096, 768))]
 
 
 def page():
@@ -393,3 +423,23 @@ def test_a_counter_that_the_tool_did_not_give_is_absent():
 def test_without_the_tool_the_reason_takes_the_counters_place(monkeypatch):
     monkeypatch.setattr(counters, "tool", lambda: None)
     assert counters.take(ROWS) == ([], "ncu is not installed")
+
+
+def test_rows_of_a_shape_share_what_they_are_judged_by_and_a_wrong_one_is_still_found(monkeypatch):
+    """The reference is computed once for all rows; an output that is wrong after the timed loop is judged by it too."""
+    import torch
+
+    from mage import cases, operations
+
+    chosen = plan.Plan(operations=("matmul",), implementations=("pytorch", "numpy"), dims=SMALL)
+    counted = []
+    reference = type(operations.get("matmul")).reference
+    monkeypatch.setattr(type(operations.get("matmul")), "reference", lambda self, inputs: counted.append(1) or reference(self, inputs))
+    made = cases.prepare(chosen, "cpu", Split(), lambda line: None)
+    assert [one.gate["passed"] for one in made] == ["passed", "passed"] and len(counted) == 2  # first and second inputs
+    for one in made:
+        assert torch.equal(one.expected[0], reference(operations.get("matmul"), one.inputs))
+        one.call.run()
+        assert one.judge_again() is None
+        one.call.out[3, 4] += 1
+        assert "first at [3, 4]" in one.judge_again()
