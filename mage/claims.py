@@ -17,6 +17,7 @@ from decimal import ROUND_HALF_UP, Decimal
 import pandas as pd
 
 from mage import evidence, lookup, palette, paths
+from mage.claims_measured import MeasuredQuotes
 from mage.display import TableView
 from mage.errors import ClaimError
 
@@ -63,7 +64,7 @@ def agrees(value: Decimal, printed: str) -> bool:
     return abs(rounded(value, printed) - decimal(printed)) <= step
 
 
-class Quotes:
+class Quotes(MeasuredQuotes):
     """Quotes from the evidence of some experiments: ``q = Quotes("mage-001", "mage-006")``.
 
     Every method returns the text to print, with the unit set off by a no-break space, and raises ClaimError in one
@@ -72,6 +73,9 @@ class Quotes:
 
     def __init__(self, *experiments: str):
         self._evidence = {name: evidence.load(name) for name in experiments}
+
+    def __repr__(self) -> str:
+        return f"Quotes from {', '.join(self._evidence)}"
 
     def __call__(self, path: str, printed: str) -> str:
         """The value at ``path``: a number as ``printed``, or a text that must be the same word for word."""
@@ -103,6 +107,13 @@ class Quotes:
             self._check_unit(claim, _unit_of(path), path)
             self._check(text, value, path, printed)
         return str(claim)
+
+    def least(self, path: str, rows: str, which: str) -> str:
+        """The name of the row whose value is the smallest of ``rows`` (each put for ``{}`` in ``path``); it must be ``which``."""
+        found = min(rows.split(), key=lambda row: self._number(path.format(row), which))
+        if found != which:
+            raise self._error(path, f"smallest: {which}", f"smallest for {found}")
+        return palette.LABELS.get(which, which)
 
     def count(self, path: str, printed: str) -> str:
         """How many rows or values there are at ``path``."""

@@ -14,9 +14,11 @@ from mage.figures.measured import roofline
 from mage.figures.modes import launch_modes
 from mage.figures.progression import progression
 from mage.figures.reuse import reuse_and_ratio
-from mage.figures.schematic import reuse_schematic
+from mage.figures.schematic import reuse_ladder, reuse_schematic
 from mage.figures.strips import kernel_time, spans
 from mage.figures.tiles import tile_sweep
+from mage.figures.tuning import searches
+from mage.figures.worse_tile import worse_tile
 
 __all__ = [
     "control_bands",
@@ -28,10 +30,13 @@ __all__ = [
     "layernorm_gap",
     "progression",
     "reuse_and_ratio",
+    "reuse_ladder",
     "reuse_schematic",
     "roofline",
+    "searches",
     "shared_reads",
     "spans",
     "tile_product",
     "tile_sweep",
+    "worse_tile",
 ]

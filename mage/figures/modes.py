@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from mage import palette, rounding, selection, vocabulary
+from mage import judged, palette, rounding, selection, vocabulary
 from mage.display import FigureView, TableView
+from mage.figures import submitted
 from mage.figures.canvas import MARGIN, SMALL, WIDTH, Page, drawing, raised, width, wrapped
 from mage.figures.cells import ROW, Bar, cell
 from mage.figures.words import times
@@ -38,8 +39,10 @@ def launch_modes(
 
     ``configuration`` is a tile that the evidence has launch modes for, the tuned one if it is left out.
     ``matched`` shows the run that took several implementations in turn instead of the tile compiler's own
-    runs with graphs. Operations have their own scale, from zero.
+    runs with graphs. Operations have their own scale, from zero. Of a measured session all its rows, by their medians.
     """
+    if judged.measured(evidence):
+        return submitted.matched(evidence) if matched else submitted.launch_modes(evidence, operations, implementations)
     configuration = configuration or (evidence.search.best if evidence.search else None)
     rows = _chosen(evidence, operations, implementations, configuration, matched)
     id = "launch-modes-matched" if matched else "launch-modes"

@@ -92,6 +92,30 @@ def reuse_schematic(
     return FigureView("reuse-schematic", figure, title, alt, _table(ladder), note=note)
 
 
+@drawing
+def reuse_ladder(*tiles: tuple[int, int, int]) -> FigureView:
+    """Shared-memory reads for one multiply-add of threads with (rows, columns) outputs that read ``quad`` words at once.
+
+    ``tiles``: two or three (rows, columns, quad); quad 1 is a 32-bit read.
+    """
+    ladder = [Reads(label=_threads(*tile), rows=tile[0], columns=tile[1], quad=tile[2]) for tile in tiles]
+    page = Page()
+    page.text(MARGIN, page.y + BODY, "Shared-memory reads for one multiply-add", BODY, fontweight="bold")
+    page.y += BODY * LINE + 5
+    _ladder(page, ladder)
+    said = "; ".join(f"{step.label}: {_number(step.words)} words in {_number(step.instructions)} instructions" for step in ladder)
+    alt = f"Schematic of what a thread reads from shared memory, divided by its multiply-adds. {said}."
+    note = "What a thread reads for one step along K, and the outputs that it serves."
+    figure = page.finish("drawn from the tile sizes, no measurement")
+    return FigureView("reuse-ladder", figure, "What a thread reads, and what for", alt, _table(ladder, "reuse-ladder-values"), note=note)
+
+
+def _threads(rows: int, columns: int, quad: int) -> str:
+    if quad > 1:
+        return f"{rows}×{columns}, {32 * quad}-bit reads"
+    return "one output a thread" if rows * columns == 1 else f"{rows}×{columns} outputs a thread"
+
+
 def _number(value: float) -> str:
     return f"{value:.10g}"
 
@@ -214,8 +238,8 @@ def _area(panel, corner: tuple, across: int, down: int, colour: str, every: int 
             panel.plot([corner[0], corner[0] + across * scale], [y, y], color=palette.INK, lw=0.6)
 
 
-def _table(ladder: list[Reads]) -> TableView:
+def _table(ladder: list[Reads], id: str = "reuse-schematic-values") -> TableView:
     columns = ["Arrangement", "Outputs a thread", "Words read a multiply-add", "Read instructions a multiply-add"]
     records = [(step.label, step.rows * step.columns, step.words, step.instructions) for step in ladder]
     frame = pd.DataFrame(records, columns=columns)
-    return TableView("reuse-schematic-values", frame, "Reads from shared memory for one multiply-add")
+    return TableView(id, frame, "Reads from shared memory for one multiply-add")

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from mage import palette, rounding, selection
+from mage import judged, palette, rounding, selection
 from mage.display import FigureView, TableView
+from mage.figures import tuning
 from mage.figures.canvas import LINE, MARGIN, SMALL, WIDTH, Page, drawing, plain, raised, ticks_to, vertical_grid, width
 from mage.figures.words import times
 from mage.schema import Evidence, Search, TileSweep
@@ -49,8 +50,11 @@ def tile_sweep(evidence: Evidence, *, operations: Chosen = None, implementations
     """Time of the tile compiler's matmul in µs by tile shape: twelve by hand (span), the tuner's candidates (device time).
 
     The two are different quantities and stand in separate panels. The fastest shape of each is named, and
-    so is the cliff of the sweep: the shapes with one side twice as long as the fastest one's.
+    so is the cliff of the sweep: the shapes with one side twice as long as the fastest one's. Of a measured session
+    only its sweep is drawn here; its searches are a figure of their own.
     """
+    if judged.measured(evidence):
+        return tuning.tile_sweep(evidence, operations, implementations)
     wanted = selection.words("operations", operations), selection.words("implementations", implementations)
     shown = "matmul" in wanted[0] and "rust-cutile" in wanted[1]
     sweep, search = (evidence.tile_sweep, evidence.search) if shown else (None, None)

@@ -86,6 +86,30 @@ def access_census(frame: pd.DataFrame, *, operations: Chosen = None) -> TableVie
     )  # fmt: skip
 
 
+def kernel_code(frame: pd.DataFrame, *, operations: Chosen = None) -> TableView:
+    """The few counts that tell kernels apart, narrow enough for a sheet of paper: ``code_census`` and ``access_census`` have all."""
+    columns = ["Operation", "Kernel", "GPU", "Block", "Registers", "Shared", "Loads", "Barriers", "Shuffles", "Reads"]
+    records = [
+        {
+            **_name(row),
+            "Block": row["threads"],
+            "Registers": row["registers"],
+            "Shared": shared(row),
+            "Loads": widths(row, "global loads"),
+            "Barriers": row["barriers"],
+            "Shuffles": row["shuffles"],
+            "Reads": row["reads per multiply-add"] or None,
+        }
+        for row in _chosen(frame, operations)
+    ]
+    note = "Loads: of global memory, count × bits of each thread. Reads: of shared memory, for one multiply-add of the hottest loop."
+    return _table(
+        "kernel-code", records, columns, "What the kernels became, compiled",
+        {"Block": "threads", "Registers": "a thread", "Shared": "bytes"}, sentences(_refused(frame), note, _STATIC), frame,
+        formats={"Reads": ".3f"}, missing="none",
+    )  # fmt: skip
+
+
 def norm_census(frame: pd.DataFrame, *, operations: Chosen = None) -> TableView:
     """Triton's layer norm, compiled both ways, against the hand-written ``pair``."""
     columns = [

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from mage import palette, selection
+from mage import judged, palette, selection
 from mage.display import TableView
 from mage.schema import Evidence
 from mage.selection import Chosen
+from mage.tables import submitted
 from mage.tables.rows import implementation, operation, pick, table, written
 
 MEDIANS = "Microseconds per launch, medians of the samples; the kernel time is the mean of a capture."
 
 
 def launch_modes(evidence: Evidence, *, operations: Chosen = None, implementations: Chosen = None) -> TableView:
-    """Awaited one at a time and queued in tens, against the time inside the kernel."""
+    """Awaited one at a time and queued in tens, against the time inside the kernel; of a measured session every row."""
+    if judged.measured(evidence):
+        return submitted.launch_modes(evidence, operations, implementations)
     columns = [
         "Operation", "Matmul tile", "Implementation", "Awaited", "In tens", "Kernel", "Wait", "In tens vs kernel",
     ]  # fmt: skip
@@ -65,7 +68,7 @@ def launch_graph(evidence: Evidence, *, operations: Chosen = None, implementatio
     return table(
         "launch-graph", records, columns, "Time per launch, queued and replayed from a graph", evidence, rows, "graph replays",
         units=dict.fromkeys(times, "µs"), formats=dict.fromkeys(times, ".2f"), row_heads=2, missing="not taken",
-        note=f"{MEDIANS} In tens and in hundreds are queued, not awaited.",
+        note=f"{MEDIANS} In tens and in hundreds are queued, not awaited.", **_elsewhere(evidence),
     )  # fmt: skip
 
 
@@ -89,12 +92,14 @@ def launch_matched(evidence: Evidence, *, operations: Chosen = None, implementat
         "launch-matched", records, columns, "Awaited and queued, each implementation by the same path", evidence, rows,
         "launch modes of several implementations",
         units=dict.fromkeys(times, "µs"), formats=dict.fromkeys(times, ".2f"), row_heads=2,
-        note="Microseconds per launch, medians of the samples. The matmul tile names the run.",
+        note="Microseconds per launch, medians of the samples. The matmul tile names the run.", **_elsewhere(evidence),
     )  # fmt: skip
 
 
 def host_costs(evidence: Evidence, *, implementations: Chosen = None) -> TableView:
-    """Host time of one awaited launch, as published: an estimate, the same at both ends or a range."""
+    """Host time of one launch: as published an estimate of awaited calls, measured the median of submitting one."""
+    if judged.measured(evidence):
+        return submitted.host_costs(evidence, implementations)
     wanted = selection.words("implementations", implementations)
     chosen = sorted(
         (row for row in evidence.host_costs if row.implementation in wanted),
@@ -106,6 +111,13 @@ def host_costs(evidence: Evidence, *, implementations: Chosen = None) -> TableVi
         evidence, evidence.host_costs, "host costs", units={"From": "µs", "To": "µs"}, formats={"From": ".0f", "To": ".0f"},
         row_heads=2, note="Estimates: span less kernel time, from two instruments.",
     )  # fmt: skip
+
+
+def _elsewhere(evidence: Evidence) -> dict[str, str]:
+    """Of a measured session one table shows all modes of all rows."""
+    if not judged.measured(evidence):
+        return {}
+    return {"empty": f"{evidence.experiment} took every mode of every row: they are columns of the table of launch modes."}
 
 
 def _tile(row) -> str:

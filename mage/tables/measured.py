@@ -10,13 +10,15 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from mage import judged, palette, replication, rounding, selection, stats
+from mage import judged, palette, replication, rounding, selection, series_claims, stats
 from mage.display import TableView
 from mage.errors import RequestError
 from mage.schema import Evidence, KernelCounters, Round, Void
 from mage.selection import Chosen
-from mage.tables.rows import QUANTITIES, left_out, operation, pick, sentences, shape, short
+from mage.tables.rows import QUANTITIES, left_out, operation, pick, sentences, shape, short, written
 
+CLAIMS = {**replication.NOTES, **series_claims.NOTES}
+"""The published claims that a session can judge, by the note that makes them."""
 NEAR = 60.0
 """A limit counts as near from this share of it on, in percent: the usual rule of profilers."""
 PARTS = {
@@ -80,12 +82,12 @@ def claims_here(
     note: str,
     operations: Chosen = None,
 ) -> TableView:
-    """The published claims of ``note`` (a key of ``replication.NOTES``), each judged by this session alone."""
-    if note not in replication.NOTES:
-        raise RequestError(f"note {note!r} has no claims to judge; there is: {', '.join(replication.NOTES)}")
+    """The published claims of ``note`` (a key of ``CLAIMS``), each judged by this session alone."""
+    if note not in CLAIMS:
+        raise RequestError(f"note {note!r} has no claims to judge; there is: {', '.join(CLAIMS)}")
     columns = ["Operation", "Published claim", "Verdict here", "Published ratio", "Ratio", "Low", "High", "Holds if", "A", "B"]
     records = []
-    claims = pick(replication.NOTES[note], operations) if judged.measured(evidence) else []
+    claims = pick(CLAIMS[note], operations) if judged.measured(evidence) else []
     for found in (replication.judge(claim, evidence, list(published)) for claim in claims):
         middle, low, high = found.ratio or (None, None, None)
         records.append(
@@ -157,17 +159,17 @@ def session(evidence: Evidence) -> TableView:
     records = [{"What": what, "Value": value} for what, value in _session(evidence)] if judged.measured(evidence) else []
     return _table(
         "session", records, ["What", "Value"], f"The session that measured {evidence.experiment}", evidence, records, "facts of a session",
-        note="The control is a fixed kernel in every round; a round in which it leaves its median ± 3 % is loaded and judges "
-        "nothing. False alarms: the same code compared with itself, called faster or slower. Limits are what this device was "
-        "seen to reach.",
+        note="The control is a fixed kernel in every round; a round in which it leaves its median ± 3 %, or in which the host "
+        "waits for it twice as long as it takes, is loaded and judges nothing. False alarms: the same code compared with "
+        "itself, called faster or slower. Limits are what this device was seen to reach.",
     )  # fmt: skip
 
 
 def voids(evidence: Evidence, *, operations: Chosen = None, implementations: Chosen = None) -> TableView:
     """Times that were taken and are not shown, and rows that have none, each with its reason."""
     columns = ["Row", "Quantity", "Mode", "Cache", "Rounds", "Reason"]
-    chosen = selection.rows(evidence, operations, implementations)
-    names = {row.result.key: f"{short(row.result.operation)}, {_name(row.result)}" for row in chosen}
+    chosen = selection.rows(evidence, operations, implementations, shapes=True)
+    names = {row.result.key: ", ".join((short(row.result.operation), _name(row.result), *_at(row.result))) for row in chosen}
     records = [_void(void, names) for void in evidence.voids if void.row is None or void.row in names]
     records += [
         {"Row": names[row.result.key], "Reason": f"gate: {gate.get('passed')}: {gate.get('reason') or 'no reason given'}"}
@@ -230,8 +232,13 @@ def _name(result) -> str:
     return palette.label(result.implementation, result.variant)
 
 
+def _at(result) -> tuple[str, ...]:
+    """Shape and inputs, where they are not the operation's own."""
+    return (written(result.at.replace("+", ", ")),) if result.at else ()
+
+
 def _pairs(note: str) -> str:
-    if note == "load-in-flight":
+    if note != "what-the-compiler-chose":
         return "Kernel time, but for the claims about spans; hand-written: our CUDA C++ stages."
     return (
         "The tile compiler is cuTile Python with its fixed tiles, hand-written our CUDA C++ stage of the same algorithm as in "
@@ -266,7 +273,7 @@ def _near(one: KernelCounters, evidence: Evidence) -> str | None:
 def _session(evidence: Evidence) -> Iterable[tuple[str, str]]:
     device = evidence.device
     yield "Device", device.name
-    yield "Taken", f"{evidence.when:%Y-%m-%d %H:%M} UTC"
+    yield "Taken", f"{evidence.when:%Y-%m-%d %H:%M} UTC, {evidence.source.citation}"
     if device.other_load:
         yield "Other load", device.other_load
     yield "Rounds", f"{evidence.method.rounds}, {evidence.method.iterations} awaited calls each; order {evidence.method.order}"

@@ -58,7 +58,7 @@ def table(
     names = " and ".join(dict.fromkeys(record.experiment for record in selection.as_list(evidence)))
     empty = f"Nothing in {names} matches the selection." if list(holds) else f"There is no {what} in {names}."
     frame = pd.DataFrame(records, columns=list(columns))
-    return TableView(id, frame, caption, empty=empty, **more)
+    return TableView(id, frame, caption, **{"empty": empty, **more})
 
 
 def left_out(evidence: Evidence | Sequence[Evidence], implementations: Chosen) -> str | None:

@@ -101,7 +101,7 @@ def requests(evidence: Evidence, *, operations: Chosen = None, implementations: 
         {
             "Operation": operation(row),
             "Implementation": implementation(row),
-            "Kernel": written(row.kernel),
+            "Kernel": _breaking(written(row.kernel)),
             "Blocks": math.prod(row.grid),
             "Threads": math.prod(row.block),
             "Registers": row.registers,
@@ -115,6 +115,11 @@ def requests(evidence: Evidence, *, operations: Chosen = None, implementations: 
         evidence, evidence.resources, "resource requests",
         units={"Shared memory": "bytes"}, row_heads=3, missing="no remark", note=PER,
     )  # fmt: skip
+
+
+def _breaking(name: str) -> str:
+    """A long name of a kernel with places at which a line may end: a library's can be wider than a page's column."""
+    return name.replace("_", "_\u200b") if len(name) > 24 else name
 
 
 def _chosen(evidence: Evidence, operations: Chosen, implementations: Chosen) -> list[Stage]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from mage import palette, selection
+from mage import judged, palette, selection
 from mage.display import TableView
 from mage.schema import Evidence
 from mage.selection import Chosen
+from mage.tables import tuning
 from mage.tables.rows import operation, pick, table, written
 
 SHAPE = ("BM", "BN", "BK")
@@ -13,6 +14,8 @@ SHAPE = ("BM", "BN", "BK")
 
 def tile_sweep(evidence: Evidence, *, operations: Chosen = None, implementations: Chosen = None) -> TableView:
     """Every tile shape that was tried by hand, in the order tried, against the one that was kept."""
+    if judged.measured(evidence):
+        return tuning.sweep(evidence, operations, implementations)
     sweep = evidence.tile_sweep
     rows = sweep.rows if sweep else ()
     shown = rows if _wanted(operations, implementations) else ()
@@ -37,6 +40,8 @@ def tile_sweep(evidence: Evidence, *, operations: Chosen = None, implementations
 
 def search(evidence: Evidence, *, operations: Chosen = None, implementations: Chosen = None) -> TableView:
     """Every trial of a tuner's search, fastest candidate first, the run-off of the best last."""
+    if judged.measured(evidence):
+        return tuning.candidates(evidence, operations, implementations)
     found = evidence.search
     trials = found.trials if found else ()
     shown = trials if _wanted(operations, implementations) else ()
@@ -70,6 +75,8 @@ def search(evidence: Evidence, *, operations: Chosen = None, implementations: Ch
 
 def cross_check(evidence: Evidence, *, operations: Chosen = None, implementations: Chosen = None) -> TableView:
     """The tile picked by hand and the tuner's, measured again outside the tuner."""
+    if judged.measured(evidence):
+        return tuning.confirmations(evidence, operations, implementations)
     rows = evidence.search.cross_check if evidence.search else ()
     shown = rows if _wanted(operations, implementations) else ()
     modes = {"awaited": "awaited", "queued_10": "queued in tens"}
@@ -92,6 +99,8 @@ def cross_check(evidence: Evidence, *, operations: Chosen = None, implementation
 
 def tile_effect(evidence: Evidence, *, operations: Chosen = None, implementations: Chosen = None) -> TableView:
     """The same comparison captured with two matmul tiles: one number should move, the others show the drift."""
+    if judged.measured(evidence):
+        return tuning.tuned_effect(evidence, operations, implementations)
     earlier = evidence.earlier
     before = {row.key: row for row in earlier.results} if earlier else {}
     first, second = (f"Before, {written(earlier.configuration)}" if earlier else "Before"), "After"

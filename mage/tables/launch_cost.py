@@ -1,0 +1,67 @@
+"""What a launch costs by implementation: the span around an awaited call, less the timer's own, less the kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from mage import judged, palette, selection, stats
+from mage.display import TableView
+from mage.schema import Evidence, Result
+from mage.selection import Chosen
+from mage.tables.measured import no_samples
+from mage.tables.rows import left_out, operation, sentences
+
+
+def empty_span_us(evidence: Evidence) -> float | None:
+    """Median span around nothing over the rounds of spans that were judged, µs: what the timer alone takes."""
+    unjudged = judged.loaded(evidence, "span_us")
+    taken = [value for one in evidence.rounds if one.part == "spans" and one.number not in unjudged for value in one.empty_us]
+    return float(np.median(taken)) if taken else None
+
+
+def cost_us(result: Result, empty_us: float | None) -> float | None:
+    """Launch cost of an awaited warm call in µs (span − empty span − kernel time, medians); None where a part is missing.
+
+    It can be a little below zero: a kernel of a few µs starts while the timer's second event is still being submitted.
+    """
+    span, kernel = (stats.value(result, quantity, "median") for quantity in ("span_us", "kernel_us"))
+    return None if None in (span, kernel, empty_us) else span.value - empty_us - kernel.value
+
+
+def launch_cost(evidence: Evidence, *, operations: Chosen = None, implementations: Chosen = None) -> TableView:
+    """Span, kernel time and what is left of the span for the launch, of every row of a measured session."""
+    columns = ["Operation", "Implementation", "Span", "Kernel", "Launch cost", "Less than PyTorch by", "Host time"]
+    numbers = columns[2:]
+    rows = [row.result for row in selection.rows(evidence, operations, implementations)] if judged.measured(evidence) else []
+    empty = empty_span_us(evidence) if rows else None
+    records = [_record(row, rows, empty) for row in rows]
+    return TableView(
+        "launch-cost", pd.DataFrame(records, columns=columns), f"What a launch costs in {evidence.experiment}, awaited, warm",
+        units=dict.fromkeys(numbers, "µs"), formats=dict.fromkeys(numbers, ".2f"), row_heads=2, missing="not taken",
+        empty=no_samples(evidence) or f"Nothing in {evidence.experiment} matches the selection.",
+        note=sentences(
+            f"Medians. Launch cost: span less the timer's empty span ({empty:.2f} µs) less kernel time." if empty else None,
+            "It is below zero where the kernel starts while the second event is still being submitted. Host time: submitting one "
+            "of ten calls, as the host's clock sees it.",
+            left_out(evidence, implementations),
+        ),
+    )  # fmt: skip
+
+
+def _record(row: Result, rows: Sequence[Result], empty: float | None) -> dict:
+    span, kernel = (stats.value(row, quantity, "median") for quantity in ("span_us", "kernel_us"))
+    cost = cost_us(row, empty)
+    library = next((one for one in rows if (one.operation, one.implementation, one.at) == (row.operation, "pytorch", row.at)), None)
+    beside = cost_us(library, empty) if library else None
+    return {
+        "Operation": operation(row),
+        "Implementation": palette.label(row.implementation, row.variant),
+        "Span": span and span.value,
+        "Kernel": kernel and kernel.value,
+        "Launch cost": cost,
+        "Less than PyTorch by": None if None in (cost, beside) or row is library else beside - cost,
+        "Host time": float(np.median(row.host_us)) if row.host_us else None,
+    }
