@@ -13,6 +13,8 @@ ENV = venv
 PYTHON ?= python3
 EXPERIMENT ?=
 NOTE ?=
+SLUG ?=
+KERNELS ?=
 
 SLUGS := $(sort $(basename $(notdir $(wildcard notebooks/note-*.ipynb))))
 NOTES := $(sort $(foreach slug,$(SLUGS),note-$(word 2,$(subst -, ,$(slug)))))
@@ -70,14 +72,18 @@ $(NOTES) $(SLUGS): note-%: $(ENVIRONMENT)
 	@exec $(MAGE) run $@ $(if $(EXPERIMENT),-e '$(EXPERIMENT)')
 	@echo "Next: open outputs/index.html in a browser"
 
+# The notes of one command share one measurement of this machine: it says when it began, and for which experiments.
+notes: export MAGE_RUN := $(shell date +%s) $(filter here-%,$(basename $(notdir $(wildcard params/here-*.yaml))))
+
 ## Run every note
 .PHONY: notes
 notes: $(NOTES)
 
+# Two at a time, a file in one process: most tests wait for compilers. The python3 at hand may lack the plugin.
 ## Run the whole test suite, the same that CI runs
 .PHONY: test
 test: $(ENVIRONMENT)
-	@exec $(PY) -m pytest
+	@exec $(PY) -m pytest $(if $(filter venv,$(ENV)),-n 2 --dist loadfile)
 	@echo "Next: make notes"
 
 ## Measure on this machine and keep the evidence: make measure EXPERIMENT=h200-006
@@ -86,6 +92,12 @@ measure: $(if $(EXPERIMENT),$(ENVIRONMENT))
 	@[ -n '$(EXPERIMENT)' ] || { echo "Which experiment? make measure EXPERIMENT=h200-006" >&2; exit 2; }
 	@exec $(MAGE) measure $(foreach one,$(EXPERIMENT),'$(one)')
 	@echo "Next: make notes"
+
+## Search for the fastest configurations on this GPU and retain them: make tune KERNELS=matmul/triton
+.PHONY: tune
+tune: $(ENVIRONMENT)
+	@exec $(MAGE) tune $(foreach one,$(KERNELS),'$(one)') --retain
+	@echo "Next: make measure EXPERIMENT=h200-006"
 
 ## Count what the compilers made of every kernel, for sm_89 and sm_90; needs no GPU
 .PHONY: census
@@ -99,11 +111,17 @@ tile-compilers: $(ENVIRONMENT)
 	@exec $(MAGE) tile-compilers
 	@echo "Next: make note-004 EXPERIMENT=mage-004"
 
+## Start a note of your own: make new-note SLUG=my-idea
+.PHONY: new-note
+new-note: $(if $(SLUG),$(ENVIRONMENT))
+	@[ -n '$(SLUG)' ] || { echo "Which name? make new-note SLUG=my-idea" >&2; exit 2; }
+	@exec $(MAGE) new-note -- '$(SLUG)'
+
 ## Open the notes in JupyterLab
 .PHONY: lab
 lab: $(ENVIRONMENT)
 	@echo "Next: open a note, Run > Run All Cells; stop with Ctrl-C"
-	@exec $(PY) -m jupyterlab notebooks
+	@exec $(PY) -m jupyterlab --ServerApp.root_dir='$(CURDIR)' --LabApp.default_url=/lab/tree/notebooks
 
 ## Show a note's parameters: make params NOTE=004
 .PHONY: params
@@ -145,7 +163,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(need-venv)
 	@[ -e $@ ] || { echo "Building the environment in $(VENV): once, a few minutes"; $(PYTHON) -m venv --clear $(VENV); }
 	@rm -f $@
-	@$(PY) -m pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[test,lab]'
+	@$(PY) -m pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[test,lab,crosscheck]'
 	@printf '%s\n' "$(CURDIR)" > $@
 
 .PHONY: system-python

@@ -11,16 +11,24 @@ _HOMES = {
     "show": "display",
     "prose": "display",
     "Quotes": "claims",
+    "with_searches": "searched",
     "with_sources": "lookup",
+    "as_of": "series",
+    "neighbours": "series",
     "compare": "comparison",
     "census": "counting",
     "Counts": "counts",
 }
 
-__all__ = sorted(_HOMES)
+_MODULES = ("explore", "figures", "tables")
+"""Modules that a note or a session asks by name: ``mage.tables.stages(…)``."""
+
+__all__ = sorted([*_HOMES, *_MODULES])
 
 
 def __getattr__(name: str):
+    if name in _MODULES:
+        return importlib.import_module(f"mage.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'mage' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"mage.{_HOMES[name]}"), name)
@@ -29,4 +37,4 @@ def __getattr__(name: str):
 
 
 def __dir__():
-    return sorted({*globals(), *_HOMES})
+    return __all__

@@ -60,6 +60,20 @@ def _parser() -> argparse.ArgumentParser:
     measure.add_argument("--no-counters", action="store_true", help="leave the hardware counters out")
     measure.set_defaults(do=_measure)
 
+    agree = commands.add_parser("agree", help="hold two measured sessions beside each other, row by row", allow_abbrev=False)
+    agree.add_argument("evidence", nargs=2, metavar="EVIDENCE", help="an experiment, or the path of an evidence file")
+    agree.set_defaults(do=_agree)
+
+    tune = commands.add_parser("tune", help="search for the fastest configurations on this machine's GPU", allow_abbrev=False)
+    named = "matmul, matmul/triton, matmul/cuda:STAGE (default: all)"
+    tune.add_argument("kernels", nargs="*", metavar="OPERATION[/IMPLEMENTATION]", help=named)
+    tune.add_argument("--budget", type=float, metavar="SECONDS", help="longest that the candidates of one kernel may take")
+    tune.add_argument("--sweep", nargs="+", default=[], metavar="TILE", help="these only: 64x64x32, or BLOCK_M=64,num_warps=8")
+    tune.add_argument("--retain", action="store_true", help="keep what was chosen as this GPU's tuned configurations")
+    tune.add_argument("--into", metavar="EXPERIMENT", help="put the searches into that experiment's evidence")
+    tune.add_argument("--again", action="store_true", help="measure candidates anew that an earlier run has finished")
+    tune.set_defaults(do=_tune)
+
     params = commands.add_parser("params", help="list a note's parameters", allow_abbrev=False)
     params.add_argument("note", help="note-004, or one notebook's full name")
     params.set_defaults(do=_params)
@@ -80,6 +94,10 @@ def _parser() -> argparse.ArgumentParser:
 
     listed = commands.add_parser("notes", help="list the notes with their titles and experiments", allow_abbrev=False)
     listed.set_defaults(do=_notes)
+
+    new = commands.add_parser("new-note", help="start a note of your own", allow_abbrev=False)
+    new.add_argument("slug", help="lower-case words joined by hyphens, such as my-idea")
+    new.set_defaults(do=_new_note)
 
     index = commands.add_parser("index", help="write outputs/index.html anew", allow_abbrev=False)
     index.set_defaults(do=_index)
@@ -114,6 +132,29 @@ def _measure(options: argparse.Namespace) -> int:
         print(f"{one.experiment}: {one.file} ({one.file.stat().st_size / 1000:.0f} kB)")
     print(summary.text(records))
     return 0
+
+
+def _agree(options: argparse.Namespace) -> int:
+    from mage import agreement
+
+    found = agreement.rows(*map(agreement.named, options.evidence))
+    print(agreement.text(found))
+    return int(any(one.word == agreement.DISAGREES for one in found))
+
+
+def _tune(options: argparse.Namespace) -> int:
+    from mage.stop import Interrupted, Stop
+    from mage.tune import command
+
+    request = command.request(
+        options.kernels, swept=options.sweep, budget_s=options.budget, retain=options.retain, into=options.into, again=options.again
+    )
+    try:
+        with Stop().on_signals():
+            return command.tune(request)
+    except Interrupted as reason:
+        said = str(reason).partition(";")[0]
+        return _said(f"{said}; finished candidates are kept, the same command goes on from there", reason.exit_code, reason)
 
 
 def _census(options: argparse.Namespace) -> int:
@@ -178,6 +219,15 @@ def _notes(options: argparse.Namespace) -> int:
     for path in notes.all_paths():
         listed = ", ".join(experiments.get(path.stem, ["no experiment"]))
         print(f"{path.stem[:8]}  {notes.title_of(path)}  ({path.stem}: {listed})")
+    return 0
+
+
+def _new_note(options: argparse.Namespace) -> int:
+    from mage import new_note, paths
+
+    note, experiment = new_note.create(options.slug)
+    print(f"{paths.shown(note)}\n{paths.shown(experiment)}")
+    print(f"Next: make {note.stem[:8]}, then open outputs/{experiment.stem}/report.html")
     return 0
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mage import evidence
+from mage import evidence, together
 from mage.schema import Evidence
 
 
@@ -16,12 +16,16 @@ def is_here(experiment: str) -> bool:
     return experiment == "here" or experiment.startswith("here-")
 
 
-def obtain(experiment: str, operations: Sequence[str], implementations: Sequence[str]) -> Evidence:
+def obtain(experiment: str, operations: Sequence[str], implementations: Sequence[str], reads: str = "") -> Evidence:
     """The evidence that a note reads: an experiment called here-… is measured on this machine; any other is loaded.
 
-    Raises RequestError for an unknown experiment, with the nearest one there is.
+    ``reads`` names another experiment whose evidence this one reads instead of its own. What the same command has
+    measured here already is not measured again (``mage.together``). Raises RequestError for an unknown experiment,
+    with the nearest one there is.
     """
-    if not is_here(experiment):
+    if reads or not is_here(experiment):
+        return evidence.load(reads or experiment)
+    if together.kept(experiment, operations, implementations):
         return evidence.load(experiment)
     from mage import experiment as measuring
 

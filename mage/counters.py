@@ -10,17 +10,16 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from mage import paths
+from mage import apart
 from mage.schema import KernelCounters
+from mage.shapes import Row
 
 TIMEOUT_S = 150.0
 STALLS = (
@@ -38,8 +37,6 @@ METRICS = {
 }
 """ncu's metric for each field; `ncu --query-metrics` says what they are."""
 
-Row = tuple[str, str, str | None, tuple[int, ...]]
-
 
 def tool() -> str | None:
     """Path of ncu, or None."""
@@ -48,6 +45,14 @@ def tool() -> str | None:
         return found
     places = [*Path("/opt/nvidia/nsight-compute").glob("*/ncu"), *Path("/usr/local").glob("cuda*/bin/ncu")]
     return str(sorted(places)[-1]) if places else None
+
+
+def version() -> str | None:
+    """What ncu says of its version, such as 2025.3.1.0; None where it is not installed or does not say."""
+    ncu = tool()
+    done = apart.run([ncu, "--version"], 30) if ncu else None
+    found = re.search(r"Version (\S+)", done.said) if done else None
+    return found[1] if found else None
 
 
 def take(rows: Sequence[Row], timeout_s: float = TIMEOUT_S) -> tuple[list[KernelCounters], str | None]:
@@ -76,26 +81,17 @@ def _run(ncu: str, rows: Sequence[Row], metrics: Sequence[str], timeout_s: float
             ncu, "--clock-control", "none", "--cache-control", "none", "--profile-from-start", "off",
             "--target-processes", "application-only", "--csv", "--page", "raw", "--print-units", "base",
             "--log-file", str(log), "--metrics", ",".join(metrics),
-            sys.executable, "-P", "-m", "mage.counters", str(request),
+            *apart.module("mage.counters", str(request)),
         ]  # fmt: skip
-        path = os.pathsep.join(filter(None, (str(paths.PACKAGE.parent), os.environ.get("PYTHONPATH"))))
-        environment = {**os.environ, "PYTHONPATH": path, "MAGE_ROOT": str(paths.ROOT)}
-        # A group of its own, so that a time-out ends the program under the tool too.
-        process = subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-        )
-        try:
-            said, _ = process.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, 9)
-            process.wait()
+        done = apart.run(command, timeout_s)
+        if done.status is None:
             return "", f"ncu did not end within {timeout_s:.0f} s"
         written = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
-        errors = [line for line in (written + "\n" + said).splitlines() if line.startswith(("==ERROR==", "Failed"))]
+        errors = [line for line in (written + "\n" + done.said).splitlines() if line.startswith(("==ERROR==", "Failed"))]
         if errors:
             return "", "ncu: " + " ".join(line.removeprefix("==ERROR== ") for line in errors)[:400]
-        if process.returncode:
-            return "", f"ncu ended with status {process.returncode}: {(said.strip().splitlines() or ['nothing said'])[-1][:200]}"
+        if done.status:
+            return "", f"ncu ended with status {done.status}: {done.last_line}"
         return written, None
 
 
@@ -116,12 +112,11 @@ def parse(text: str, rows: Sequence[Row]) -> list[KernelCounters]:
             continue
         if row is None or name.startswith("mage_"):
             continue
-        operation, implementation, variant, _ = rows[row]
         values = {field: _number(line.get(metric)) for field, metric in METRICS.items()}
         stalls = {stall: _number(line.get(_STALL.format(stall))) for stall in STALLS}
         found.append(
             KernelCounters(
-                row=f"{operation}/{implementation}" + (f":{variant}" if variant else ""),
+                row=rows[row].key,
                 number=number,
                 kernel=name,
                 grid=grid,
@@ -171,9 +166,8 @@ def run(rows: Sequence[Row]) -> None:
     probe = Probe()
     calls = []
     with operations.strict_fp32():
-        for operation, implementation, variant, dims in rows:
-            made = operations.get(operation).make_inputs(tuple(dims))
-            call = implementations.prepare(operation, implementation, variant, {k: t.to("cuda") for k, t in made.items()})
+        for row in rows:
+            call = implementations.prepare(row.operation, row.implementation, row.variant, row.make_inputs("cuda"))
             for _ in range(3):
                 call.run()
             calls.append(call)
@@ -187,4 +181,4 @@ def run(rows: Sequence[Row]) -> None:
 
 
 if __name__ == "__main__":
-    run([(o, i, v, tuple(d)) for o, i, v, d in json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))])
+    run([Row(*one) for one in json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))])

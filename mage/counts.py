@@ -29,6 +29,9 @@ class Counts:
     def __init__(self, frame: pd.DataFrame):
         self._frame = frame
 
+    def __repr__(self) -> str:
+        return f"Counts of {len(self._frame)} compiled kernels"
+
     def row(self, **named: str) -> Row:
         """The one row whose columns have these values: ``row(implementation="triton", gpu="sm_89")``."""
         found = self._chosen(named)

@@ -29,6 +29,8 @@ class Gpu:
         self._index = torch.cuda.current_device()
         self._nvml = self._handle = None
         self.why_not = None
+        self.held = 0
+        """Processes of this measurement's own, beside this one, that are held while it measures."""
         try:
             import pynvml
 
@@ -116,7 +118,7 @@ class Gpu:
         if self._at_first is None:
             return self.why_not or "NVML does not list processes"
         # In a container NVML may give process numbers of the host's, or none: ours is one of them where any is listed.
-        others = max(0, len(self._at_first) - 1)
+        others = max(0, len(self._at_first) - 1 - self.held)
         return f"{others} other compute processes at the start" if others else "no other compute process at the start"
 
 

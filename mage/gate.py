@@ -72,6 +72,7 @@ class GateResult:
     shapes: dict[str, list[int]] = field(default_factory=dict)
     checks: dict[str, bool] = field(default_factory=dict)
     means: dict[str, str] = field(default_factory=dict)
+    found: str | None = None  # when, UTC; stated where a result is shown that may have been kept (mage.gated)
 
     def as_dict(self) -> dict:
         """Plain data for JSON, every field."""
@@ -102,13 +103,15 @@ def check(
     source: str | Path | None = None,
     host: dict | None = None,
     fence: bool = True,
+    references: dict | None = None,
 ) -> GateResult:
     """Gate one implementation at one shape.
 
     ``factory(inputs, out) -> Call`` replaces ``implementations.prepare`` (with ``variant``, ``config``,
     ``source`` and ``host`` as there). ``make_inputs(dims, seed=, mean=)`` replaces the operation's own,
     under the name ``case``. ``fence``: put guard bytes around the output; leave it out under a memory
-    checker, which sees a store past the end only when nothing of ours lies there.
+    checker, which sees a store past the end only when nothing of ours lies there. ``references`` keeps what the
+    operation itself makes of the inputs, for the next implementation that is gated with the same ones.
 
     On the host a CUDA C++ kernel with asynchronous copies is run at both extremes: bytes that land when
     the copy is issued, and bytes that land when it is waited for. Compiled code is also read, on any machine
@@ -130,7 +133,7 @@ def check(
             )
         )
         try:
-            _Check(operation, dims, device, prepare, make_inputs, result, fence).run()
+            _Check(operation, dims, device, prepare, make_inputs, result, fence, {} if references is None else references).run()
         except UnsupportedError as error:
             result.reason = str(error)
             break
@@ -189,8 +192,9 @@ def _fail(result: GateResult, check_name: str, reason: str, verdict: Verdict | N
 class _Check:
     """The runs of one gate, on one storage."""
 
-    def __init__(self, operation, dims, device, prepare, make_inputs, result, fence):
+    def __init__(self, operation, dims, device, prepare, make_inputs, result, fence, references):
         self.operation, self.dims, self.device, self.result = operation, dims, device, result
+        self.references = references
         self.make_inputs = make_inputs
         first = make_inputs(dims)
         result.inputs = {name: hashlib.sha256(t.numpy().tobytes()).hexdigest() for name, t in first.items()}
@@ -222,9 +226,20 @@ class _Check:
         self._load(inputs)
         self._run_idle()
         out = self.call.out.clone()
-        self._record(what, judge(self.operation, inputs, out))
+        self._record(what, judge(self.operation, inputs, out, *self._expected(what, inputs)))
         self._untouched(inputs)
         return out
+
+    def _expected(self, what: str, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """The reference of ``inputs``, and where the FP64 ratio is judged the result in FP64.
+
+        Second inputs keep what a call binds of the first, so they are not the same for every implementation.
+        """
+        key = (what, self.call.binds)
+        if key not in self.references:
+            exact = self.operation.reference64(inputs) if self.operation.fp64_ratio is not None else None
+            self.references[key] = self.operation.reference(inputs), exact
+        return self.references[key]
 
     def _second_inputs(self, before: torch.Tensor) -> None:
         """Other inputs in the same storage; on a GPU on a stream of its own, behind a delay and the inputs' copy."""
@@ -235,13 +250,14 @@ class _Check:
             self._load(self.second)
             self._run_idle()
             out = self.call.out.clone()
-        verdict = judge(self.operation, self.second, out)
+        expected = self._expected("second inputs", self.second)
+        verdict = judge(self.operation, self.second, out, *expected)
         self._untouched(self.second)
         if not verdict.passed and self.device.startswith("cuda"):
             # With the device idle on both sides the order of streams does not matter: is it right then?
             self._load(self.second)
             self._run_idle()
-            if judge(self.operation, self.second, self.call.out).passed:
+            if judge(self.operation, self.second, self.call.out, *expected).passed:
                 reason = f"the result is not complete on the current stream when that stream is: {verdict.reason}"
                 _fail(result, "on the current stream", reason, verdict)
                 return
@@ -259,7 +275,10 @@ class _Check:
         self._load(inputs)
         self._run_idle()
         # So far from zero FP32 layer_norm itself uses up part of the tolerance; the same formula in FP64 does not.
-        exact = self.operation.reference64(inputs).float()
+        key = (f"mean {mean:g}", self.call.binds)
+        if key not in self.references:
+            self.references[key] = (self.operation.reference64(inputs).float(), None)
+        exact, _ = self.references[key]
         verdict = judge(self.operation, inputs, self.call.out, exact)
         name, limit = f"{mean:g}", self.call.mean_over_std_limit
         self.result.means[name] = PASSED if verdict.passed else FAILED

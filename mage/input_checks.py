@@ -75,3 +75,9 @@ def graph(operation: str, row_ptr: torch.Tensor, src: torch.Tensor, nodes: int, 
     if len(outside):
         edge = outside[0].item()
         raise RequestError(f"{operation}: src[{edge}] is {src[edge].item()}; source indices lie in [0, {nodes})")
+
+
+def distribution(operation: str, given: str | None, known: tuple[str, ...]) -> None:
+    """Refuse a distribution that an operation's inputs are not drawn from; None is the usual one."""
+    if given is not None and given not in known:
+        raise RequestError(f"{operation}: there are no inputs {given!r}; there is {', '.join(known) or 'only the usual distribution'}")

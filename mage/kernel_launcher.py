@@ -22,13 +22,13 @@ FOLDER = "MAGE_RUNNER_FOLDER"
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-_WATCHED = {signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGCHLD}
+WATCHED = {signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGCHLD}
 
 
 def main(arguments: list[str]) -> int:
     """Guard one kernel; the exit code is the kernel's, or 128 + the number of the signal that ended it."""
     prctl = ctypes.CDLL(None, use_errno=True).prctl
-    signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
+    signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
     prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     runner, folder = int(os.environ.pop(PARENT)), os.environ.pop(FOLDER)
     if os.getppid() != runner:
@@ -43,10 +43,10 @@ def main(arguments: list[str]) -> int:
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != guard:
             os._exit(1)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, WATCHED)
         _kernel(arguments)
         return 0
-    code = _watch(kernel)
+    code = watch(kernel)
     if os.getppid() != runner:
         _clear(folder)
     return code
@@ -59,11 +59,12 @@ def _clear(folder: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _watch(kernel: int) -> int:
+def watch(kernel: int) -> int:
+    """Wait for a child, then end every descendant; the child's exit code, or 128 + the number of what ended it."""
     code = None
     while code is None:
         # SIGINT is for the kernel, which is in the same group and hears it itself.
-        told = signal.sigwait(_WATCHED)
+        told = signal.sigwait(WATCHED)
         code = _reap(kernel)
         if told in (signal.SIGTERM, signal.SIGHUP):
             break

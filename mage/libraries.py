@@ -9,11 +9,13 @@ every call and ``allocates`` is true.
 
 from __future__ import annotations
 
+import os
 import types
 from collections.abc import Callable
 
 import torch
 
+from mage import cuda
 from mage.operations import EPSILON, Operation, destinations
 
 Inputs = dict[str, torch.Tensor]
@@ -87,8 +89,14 @@ MODES = ("default", "max-autotune-no-cudagraphs")
 
 
 def compiled(operation: Operation, inputs: Inputs, out: torch.Tensor, mode: str) -> Prepared:
-    """``torch.compile`` of the plain formula, for exactly these shapes; compiled at the first call."""
+    """``torch.compile`` of the plain formula, for exactly these shapes; compiled at the first call.
+
+    What a C++ compiler makes for a CPU is kept in Mage's cache: it takes some twenty seconds, and the same code is
+    asked for by every note.
+    """
     tensors = list(inputs.values())
+    if not tensors[0].is_cuda:
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cuda.cache_dir() / "inductor"))
     if operation.name == "neighbor":
         X, weights, row_ptr, src = tensors
         tensors = [X, weights, destinations(row_ptr), src]

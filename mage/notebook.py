@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mage import at_hand, locks, paths, progress, provenance, publication, stale
+from mage import at_hand, locks, paths, progress, provenance, publication, stale, together
 from mage.errors import MageError, NoteFailed
 from mage.params import Request
 from mage.stop import Stop
@@ -38,6 +38,7 @@ def run_all(requests: Sequence[Request], stop: Stop) -> int:
     # No path of a run comes from where the caller stands, and a folder that is gone must not matter.
     os.chdir(paths.ROOT)
     code = 0
+    together.begin(request.experiment for request in requests)
     for request in requests:
         try:
             report = run(request, stop)
@@ -138,7 +139,8 @@ def _record(request: Request, session: Session, started: str) -> dict:
         "experiment": request.experiment,
         "params": request.values,
         "params_file": str(request.params.path.relative_to(paths.ROOT)),
-        "origin": evidence.get(request.experiment, {}).get("origin") or "here",
+        "about": request.about,
+        "origin": evidence.get(request.about, {}).get("origin") or "here",
         "evidence": evidence,
         "hashes": {
             "note": request.note.sha256,

@@ -32,6 +32,11 @@ class Params:
     """Parameters that the file sets; the note's defaults stand for the others."""
     limits: dict[str, float]
     """Seconds, by runner key."""
+    shapes: dict[str, tuple] = field(default_factory=dict)
+    """Shapes that are measured beside the operations' own (``mage.shapes``)."""
+    shape_rows: tuple[str, ...] | None = None
+    stages: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Hand-written stages whose rows the experiment keeps, by operation; of the others every one."""
 
     @property
     def experiment(self) -> str:
@@ -54,6 +59,11 @@ class Request:
     def experiment(self) -> str:
         """The experiment, and so the output folder: the params file's, unless ``-p experiment=`` names another."""
         return str(self.values["experiment"]) if "experiment" in self.overrides else self.params.experiment
+
+    @property
+    def about(self) -> str:
+        """The experiment whose evidence the report is about: another's, where the parameter ``reads`` names one."""
+        return str(self.values.get("reads") or self.experiment)
 
     @property
     def command(self) -> str:
@@ -119,6 +129,7 @@ def load(path: Path, read: dict[str, Note] | None = None) -> Params:
     stem = stem.removesuffix(".ipynb")
     note = (read or {}).get(stem) or _named(stem, where)
     limits = {key: _seconds(values.pop(key), f"{where}: {key}") for key in RUNNER_KEYS if key in values}
+    measured = _measured(values, where)
     declared = values.get("experiment", path.stem if "experiment" not in note.parameters else None)
     if declared != path.stem:
         got = f", got {declared!r}" if declared is not None else ""
@@ -129,7 +140,18 @@ def load(path: Path, read: dict[str, Note] | None = None) -> Params:
             known = [*note.parameters, *RUNNER_KEYS]
             raise RequestError(f"{where}: {note.stem} has no {_unknown('parameter', key, known)}")
     checked = {key: _checked(note, key, value, where) for key, value in values.items() if key in note.parameters}
-    return Params(path=path, content=content, note=note.path, values=checked, limits=limits)
+    return Params(path=path, content=content, note=note.path, values=checked, limits=limits, **measured)
+
+
+def _measured(values: dict, where: str) -> dict:
+    """The keys that say what is measured, taken out of ``values``: no note reads them."""
+    given = {key: values.pop(key) for key in ("shapes", "shape_rows", "stages") if key in values}
+    if not given:
+        return {}
+    from mage import shapes
+
+    read = {"shapes": shapes.parse, "shape_rows": shapes.parse_rows, "stages": shapes.parse_stages}
+    return {key: read[key](value, where) for key, value in given.items()}
 
 
 def _request(note: Note, params: Params, overrides: dict[str, str]) -> Request:
@@ -145,6 +167,8 @@ def _request(note: Note, params: Params, overrides: dict[str, str]) -> Request:
             values[name] = _checked(note, name, value, where, named=False)
     if "experiment" in overrides:
         _known_experiment(str(values["experiment"]), params)
+    if values.get("reads"):
+        _has_evidence(str(values["reads"]), "-p reads" if "reads" in overrides else f"{paths.shown(params.path)}: reads")
     return Request(note=note, params=params, values=values, overrides=overrides, **limits)
 
 
@@ -175,10 +199,14 @@ def _named(stem: str, where: str) -> Note:
 
 def _known_experiment(experiment: str, params: Params) -> None:
     here = experiment == "here" or experiment.startswith("here-")
-    retained = sorted(file.parent.name for file in paths.RETAINED.glob("*/evidence.json"))
-    measured = sorted(file.parent.name for file in paths.OUTPUTS.glob("*/evidence.json"))
-    if not here and experiment != params.experiment and experiment not in retained + measured:
-        raise RequestError(f"there is no evidence for {_unknown('experiment', experiment, retained + measured)}")
+    if not here and experiment != params.experiment:
+        _has_evidence(experiment)
+
+
+def _has_evidence(experiment: str, where: str = "") -> None:
+    known = [file.parent.name for folder in (paths.RETAINED, paths.OUTPUTS) for file in sorted(folder.glob("*/evidence.json"))]
+    if experiment not in known:
+        raise RequestError(f"{where and f'{where}: '}there is no evidence for {_unknown('experiment', experiment, known)}")
 
 
 def _takes(note: Note, name: str) -> bool:

@@ -50,9 +50,18 @@ def note_use(path: str | os.PathLike, content: bytes | None = None) -> None:
         used[name] = hashlib.sha256(Path(name).read_bytes() if content is None else content).hexdigest()
 
 
+_elsewhere: dict[str, str] = {}
+"""Releases that another process used for this one."""
+
+
+def note_versions(releases: dict[str, str]) -> None:
+    """Note releases (by package) that another process imported for what this one shows."""
+    _elsewhere.update(releases)
+
+
 def record_imports() -> None:
     """Note the modules of mage that are loaded, and from now on each one as it is imported."""
-    if any(isinstance(finder, _Recorder) for finder in sys.meta_path):
+    if recording():
         return
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
@@ -62,6 +71,11 @@ def record_imports() -> None:
     if main and Path(main).resolve().is_relative_to(paths.PACKAGE):
         note_use(main)
     sys.meta_path.insert(0, _Recorder())
+
+
+def recording() -> bool:
+    """Whether this process keeps the list: a run does, a session in JupyterLab does not."""
+    return any(isinstance(finder, _Recorder) for finder in sys.meta_path)
 
 
 class _Recorder(importlib.abc.MetaPathFinder):
@@ -86,8 +100,8 @@ def report() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Releases of Python, mage and those packages that this process imported."""
-    found = {"python": platform.python_version(), "mage": mage_version()}
+    """Releases of Python, mage and those packages that this process, or one that worked for it, imported."""
+    found = {**_elsewhere, "python": platform.python_version(), "mage": mage_version()}
     for module, distribution in _VERSIONED.items():
         if module in sys.modules:
             with contextlib.suppress(importlib.metadata.PackageNotFoundError):

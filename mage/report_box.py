@@ -102,20 +102,21 @@ def box(provenance: Mapping[str, Any], declared: Mapping[str, Parameter]) -> Box
     """
     experiment = str(provenance.get("experiment", ""))
     evidence = tuple(_evidence(name, entry) for name, entry in sorted((provenance.get("evidence") or {}).items()))
-    own = next((row for row in evidence if row.experiment == experiment), None)
+    about = str(provenance.get("about") or experiment)
+    own = next((row for row in evidence if row.experiment == about), None)
     origin = provenance.get("origin") if provenance.get("origin") in ORIGINS else (own.origin if own else "here")
-    main = (provenance.get("evidence") or {}).get(experiment) or {}
+    main = (provenance.get("evidence") or {}).get(about) or {}
     machine = _machine(origin, main, provenance)
     when = own.when if own else ""
     return Box(
         number=str(provenance.get("note", ""))[:8].replace("note-", "Field note "),
         experiment=experiment,
         origin=origin,
-        sentence=_sentence(origin, experiment, machine.get("name") or (own.device if own else ""), evidence),
+        sentence=_sentence(origin, about, machine.get("name") or (own.device if own else ""), evidence),
         evidence=evidence,
         device=tuple(_device_facts(machine)),
         measured=when,
-        measured_day=day(when) if own else "in this run" if origin == "here" else NOT_RECORDED,
+        measured_day=_moment(when, origin) if own else "in this run" if origin == "here" else NOT_RECORDED,
         parameters=tuple(_parameters(provenance.get("params") or {}, declared)),
         versions=tuple((str(k), str(v)) for k, v in (provenance.get("versions") or {}).items()),
         hashes=tuple(_hashes(provenance.get("hashes") or {})),
@@ -241,6 +242,12 @@ def day(text: str) -> str:
     """``2026-09-11T00:40:17Z`` as ``11 September 2026``; month names do not follow the machine's language."""
     moment = _parsed(text)
     return f"{moment.day} {MONTHS[moment.month - 1]} {moment.year}" if moment else NOT_RECORDED
+
+
+def _moment(text: str, origin: str) -> str:
+    """The day, and for numbers of this machine the time: a session serves every note of one command."""
+    moment = _parsed(text) if origin == "here" else None
+    return f"{day(text)}, {moment:%H:%M} UTC" if moment else day(text)
 
 
 def _run(provenance: Mapping[str, Any]) -> Run:

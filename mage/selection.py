@@ -53,9 +53,12 @@ def as_list(evidence: Evidence | Sequence[Evidence]) -> list[Evidence]:
     return [evidence] if isinstance(evidence, Evidence) else list(evidence)
 
 
-def rows(evidence: Evidence | Sequence[Evidence], operations: Chosen = None, implementations: Chosen = None) -> list[Row]:
+def rows(
+    evidence: Evidence | Sequence[Evidence], operations: Chosen = None, implementations: Chosen = None, *, shapes: bool = False
+) -> list[Row]:
     """The chosen results, by operation and then from the library to the hand-written kernel.
 
+    Those at the operations' own shapes; with ``shapes`` those beside them too.
     Of several records the first one leads. A later one adds only the implementations that none before it
     has for an operation: its rows come from another session, so they stand beside the others, marked.
     Published means fill no gap of a measured session: they know no median, and another device took them.
@@ -68,7 +71,7 @@ def rows(evidence: Evidence | Sequence[Evidence], operations: Chosen = None, imp
     for place, record in enumerate(records):
         own: dict[tuple[str, str], list[Row]] = {}
         for result in record.results:
-            if result.operation in wanted[0] and result.implementation in wanted[1]:
+            if (shapes or result.at is None) and result.operation in wanted[0] and result.implementation in wanted[1]:
                 row = Row(result=result, evidence=record, elsewhere=place > 0)
                 own.setdefault((result.operation, result.implementation), []).append(row)
         found = {**own, **found}

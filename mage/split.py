@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Iterator
 
-PARTS = ("compile", "gate", "warm-up", "kernels", "harness", "counters")
+PARTS = ("compile", "gate", "warm-up", "kernels", "harness", "counters", "cross-check")
 
 
 class Split:

@@ -109,7 +109,7 @@ def write_index() -> Path:
 
 def _row(status: Status, row: type):
     record = status.record or {}
-    own = record.get("evidence", {}).get(status.experiment, {})
+    own = record.get("evidence", {}).get(record.get("about") or status.experiment, {})
     device = own.get("device") or record.get("device") or {}
     there = (paths.OUTPUTS / status.experiment / "report.html").is_file()
     return row(

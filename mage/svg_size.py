@@ -40,7 +40,12 @@ def reduced(text: str, title: str) -> str:
     heading.text = title
     root[:0] = [heading, defs]
     _shorten(root)
-    return ET.tostring(root, encoding="unicode").replace(" />", "/>")
+    _rename_clips(root)
+    _rename_marks(root)
+    _share_styles(root)
+    # SVG 2 takes the plain name, which every browser and Inkscape read since 2020
+    text = ET.tostring(root, encoding="unicode").replace(" />", "/>")
+    return text.replace("xlink:href=", "href=").replace(' xmlns:xlink="http://www.w3.org/1999/xlink"', "")
 
 
 def _take_glyphs(root: ET.Element) -> dict[str, tuple[str, str]]:
@@ -140,6 +145,46 @@ def _shorten(root: ET.Element) -> None:
                 element.set(name, _compact(element.get(name), digits=6 if "scale" in element.get(name) else 2))
         if "style" in element.attrib:
             element.set("style", re.sub(r"\s*([:;])\s*", r"\1", element.get("style")))
+        if "translate" in element.get("transform", ""):
+            # 1/100 pt, as everywhere else; a scale keeps its digits
+            element.set("transform", re.sub(r"translate\([^)]*\)", lambda match: _compact(match[0], 2), element.get("transform")))
+
+
+def _rename_marks(root: ET.Element) -> None:
+    """Short ids for shapes that are drawn in several places."""
+    shapes = [path for defs in root.iter(f"{SVG}defs") for path in defs.iter(f"{SVG}path") if len(path.get("id", "")) > 6]
+    names = {f"#{shape.get('id')}": f"m{place}" for place, shape in enumerate(shapes)}
+    for shape in shapes:
+        shape.set("id", names[f"#{shape.get('id')}"])
+    for element in root.iter():
+        if (shape := element.get(HREF)) in names:
+            element.set(HREF, f"#{names[shape]}")
+
+
+def _rename_clips(root: ET.Element) -> None:
+    """Short ids for the areas that marks are cut to."""
+    clips = [element for element in root.iter(f"{SVG}clipPath") if element.get("id")]
+    names = {f"url(#{clip.get('id')})": f"c{place}" for place, clip in enumerate(clips)}
+    for clip in clips:
+        clip.set("id", names[f"url(#{clip.get('id')})"])
+    for element in root.iter():
+        if (area := element.get("clip-path")) in names:
+            element.set("clip-path", f"url(#{names[area]})")
+
+
+def _share_styles(root: ET.Element) -> None:
+    """A style that occurs more than once becomes a class of the document."""
+    counted = Counter(element.get("style") for element in root.iter() if element.get("style"))
+    names = {style: f"s{place}" for place, style in enumerate(style for style, count in counted.items() if count > 1)}
+    if not names:
+        return
+    for element in root.iter():
+        if (style := element.get("style")) in names:
+            del element.attrib["style"]
+            element.set("class", names[style])
+    sheet = ET.Element(f"{SVG}style")
+    sheet.text = "".join(f".{name}{{{style}}}" for style, name in names.items())
+    root.insert(1, sheet)
 
 
 def _unwrap(parent: ET.Element, used: set[str]) -> None:
@@ -159,7 +204,24 @@ def _unwrap(parent: ET.Element, used: set[str]) -> None:
 def _compact(value: str, digits: int) -> str:
     value = _NUMBER.sub(lambda match: _short(float(match[0]), digits), value)
     value = re.sub(r"\s+", " ", value).strip()
-    return re.sub(r" ?([A-Za-z]) ?(?=[-\d. ])", r"\1", value).replace(" -", "-") if re.match(r"M[ \d]", value) else value
+    if not re.match(r"M[ \d]", value):
+        return value
+    value = re.sub(r" ?([A-Za-z]) ?(?=[-\d. ]|$)", r"\1", value).replace(" -", "-")
+    return _straight(value) if set(re.findall("[A-Za-z]", value)) <= set("MLz") else value
+
+
+def _straight(d: str) -> str:
+    """A path of M, L and z whose level and upright steps say so: they need one number instead of two."""
+    out, at = [], None
+    for letter, rest in re.findall(r"([MLz])([^MLz]*)", d):
+        if letter == "z":
+            out.append("z")
+            continue
+        x, y = _NUMBER.findall(rest)
+        level, upright = letter == "L" and at[1] == y, letter == "L" and at[0] == x
+        out.append(f"H{x}" if level else f"V{y}" if upright else f"{letter}{x} {y}".replace(" -", "-"))
+        at = (x, y)
+    return "".join(out)
 
 
 def _short(number: float, digits: int) -> str:

@@ -39,7 +39,7 @@ class Spans:
 
     def awaited(self, run: Run, iterations: int, *, cold: bool = False) -> list[float]:
         """``iterations`` samples of one call that is awaited before the next is submitted."""
-        return self._samples(run, iterations, 1, cold)
+        return self._samples(run, iterations, 1, cold)[0]
 
     def batched(self, run: Run, calls: int, iterations: int, *, cold: bool = False) -> list[float]:
         """Samples of ``calls`` calls submitted one behind the other, divided by ``calls``.
@@ -51,34 +51,47 @@ class Spans:
             for _ in range(calls):
                 run()
 
-        return self._samples(batch, iterations, calls, cold)
+        return self._samples(batch, iterations, calls, cold)[0]
 
     def graphed(self, graph, calls: int, iterations: int) -> list[float]:
         """Samples of one replay of ``graph``, which holds ``calls`` calls (see ``capture``), divided by ``calls``."""
-        return self._samples(graph.replay, iterations, calls, cold=False)
+        return self._samples(graph.replay, iterations, calls, cold=False)[0]
+
+    def watched(self, run: Run, iterations: int) -> tuple[list[float], list[float]]:
+        """Spans of awaited calls, and the host's time around each of them.
+
+        Where another process has its turn on the device, calls wait in ways that their spans need not show: the first
+        event waits too. The host's clock does show it.
+        """
+        return self._samples(run, iterations, 1, cold=False)
 
     def empty(self, iterations: int) -> list[float]:
         """Spans with nothing between the events: what the timer alone costs."""
         return self.awaited(lambda: None, iterations)
 
-    def _samples(self, run: Run, iterations: int, calls: int, cold: bool) -> list[float]:
+    def _samples(self, run: Run, iterations: int, calls: int, cold: bool) -> tuple[list[float], list[float]]:
+        """Spans of ``run``, each divided by the ``calls`` it makes, and the host's time around each, not divided."""
         if cold and self._evict is None:
             raise ValueError("a cold sample needs an evictor")
         if iterations > len(self._pairs):
             raise ValueError(f"at most {len(self._pairs)} samples a round, got {iterations}")
         synchronize = self._torch.cuda.current_stream().synchronize
-        for _ in range(WARMUP):
+        for _ in range(-(-WARMUP // calls)):
             run()
         synchronize()
+        walls = []
+        clock = time.perf_counter_ns
         for start, end in self._pairs[:iterations]:
             if cold:
                 self._evict()
                 synchronize()
+            begin = clock()
             start.record()
             run()
             end.record()
             end.synchronize()
-        return [start.elapsed_time(end) * 1e3 / calls for start, end in self._pairs[:iterations]]
+            walls.append((clock() - begin) / 1e3)
+        return [start.elapsed_time(end) * 1e3 / calls for start, end in self._pairs[:iterations]], walls
 
 
 def capture(run: Run, calls: int):

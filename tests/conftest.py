@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -152,6 +153,34 @@ def tiny_tree(tmp_path) -> TinyTree:
 def make_tree():
     """TinyTree itself, for a fixture that outlives one test: make_tree(root)."""
     return TinyTree
+
+
+@pytest.fixture(scope="session")
+def copied_tree(tmp_path_factory):
+    """copied_tree(name): a tree with the repository's notes, params, kernels and retained evidence."""
+
+    def copy(name: str) -> TinyTree:
+        made = TinyTree(tmp_path_factory.mktemp(name))
+        for folder in ("notebooks", "params", "kernels", "outputs/retained"):
+            shutil.copytree(REPOSITORY / folder, made.root / folder, dirs_exist_ok=True)
+        return made
+
+    return copy
+
+
+@pytest.fixture(scope="session")
+def start_note(copied_tree, start_mage):
+    """start_note(experiment): the run of its note and the tree it is in. Each is run once, whoever asks for it."""
+    tree, notes = copied_tree("notes"), {}
+
+    @cache
+    def start(experiment: str):
+        if not notes:
+            for file in (tree.root / "params").glob("*.yaml"):
+                notes[file.stem] = re.search(r"^note: *(\S+)", file.read_text("utf-8"), re.MULTILINE)[1]
+        return start_mage("run", notes[experiment], "-e", experiment, root=tree.root), tree
+
+    return start
 
 
 # --- python -m mage ----------------------------------------------------------------------------------------------

@@ -171,8 +171,8 @@ def test_unknown_names():
     assert "no implementation 'cudnn': there is pytorch, " in refused("gelu", inputs, implementation="cudnn")
     with pytest.raises(RequestError, match="cuda has no variant 'rows'; there is block, warp, pair, row"):
         implementations.prepare("layernorm", "cuda", "rows", inputs_of("layernorm"))
-    with pytest.raises(RequestError, match="triton has no variant 'tuned'; there is fixed"):
-        implementations.prepare("gelu", "triton", "tuned", inputs)
+    with pytest.raises(RequestError, match="triton has no variant 'tunned'; there is fixed"):
+        implementations.prepare("gelu", "triton", "tunned", inputs)
 
 
 # -- when

@@ -51,7 +51,7 @@ def inspect(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory, run_mage):
+def made(tmp_path_factory, start_note):
     """made(page) -> its HTML file: the sample's, or the report of a real note."""
     folder = tmp_path_factory.mktemp("pages")
 
@@ -64,13 +64,10 @@ def made(tmp_path_factory, run_mage):
         return file
 
     def _run(experiment: str) -> Path:
-        tree = folder / "tree"
-        for name in ("notebooks", "params", "kernels", "outputs/retained"):
-            shutil.copytree(REPOSITORY / name, tree / name, dirs_exist_ok=True)
-        note = re.search(r"^note: *(\S+)", (tree / "params" / f"{experiment}.yaml").read_text(), re.MULTILINE)[1]
-        done = run_mage("run", note, "-e", experiment, root=tree)
+        started, tree = start_note(experiment)
+        done = started.wait()
         assert done.rc == 0, done.said
-        return tree / "outputs" / experiment / "report.html"
+        return tree.output(experiment) / "report.html"
 
     return make
 

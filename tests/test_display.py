@@ -180,8 +180,11 @@ def test_a_small_outline_follows_the_large_one_to_a_four_hundredth_of_a_letter()
 
 def letters(svg: str) -> list[tuple[float, float]]:
     """Where every letter with an outline stands, in points of the picture; a word may stand in the defs."""
-    link = "{http://www.w3.org/1999/xlink}href"
     root = ET.fromstring(svg)
+
+    def link(element: ET.Element) -> str:
+        return element.get("href") or element.get("{http://www.w3.org/1999/xlink}href") or ""
+
     named = {element.get("id"): element for element in root.iter() if element.get("id")}
     found = []
     for group in root.iter():
@@ -189,12 +192,53 @@ def letters(svg: str) -> list[tuple[float, float]]:
         if not transform:
             continue
         x, y, scale, _ = map(float, transform.groups())
-        for letter in named[group.get(link)[1:]] if group.get(link) else group:
-            outline = named.get(letter.get(link, "#")[1:])
+        for letter in named[link(group)[1:]] if link(group) else group:
+            outline = named.get(link(letter)[1:])
             if outline is not None and outline.get("d"):
                 shift = re.match(r"translate\((\S+) ", letter.get("transform", ""))
                 found.append((x + scale * float(shift[1] if shift else letter.get("x", 0)), y))
     return found
+
+
+def marks(svg: str) -> list[tuple]:
+    """Every path that is drawn and no letter: its corners, how it is drawn, what it is cut to."""
+    root = ET.fromstring(svg)
+    classes = dict(re.findall(r"\.(\w+)\{([^}]*)\}", "".join(sheet.text or "" for sheet in root.iter(f"{svg_size.SVG}style"))))
+    areas = {
+        clip.get("id"): tuple(float(clip[0].get(name)) for name in ("x", "y", "width", "height"))
+        for clip in root.iter(f"{svg_size.SVG}clipPath")
+    }
+    found = []
+    for path in root.iter(f"{svg_size.SVG}path"):
+        style = path.get("style") or classes.get(path.get("class"), "")
+        style = dict(part.split(":") for part in re.sub(r"\s", "", style).strip(";").split(";") if part)
+        corners, at = [], (0.0, 0.0)
+        for letter, rest in re.findall(r"([MLHV])([^MLHVzZ]*)", path.get("d")):
+            numbers = [float(number) for number in re.findall(r"-?[\d.]+", rest)]
+            at = {"H": lambda n=numbers, at=at: (n[0], at[1]), "V": lambda n=numbers, at=at: (at[0], n[0])}.get(
+                letter, lambda n=numbers: tuple(n)
+            )()
+            corners.append(at)
+        if style and style != {"fill": "none"}:
+            area = areas[path.get("clip-path")[5:-1]] if path.get("clip-path") else None
+            found.append((corners, style, area))
+    return found
+
+
+def test_a_small_svg_has_every_mark_in_its_place_and_its_colours():
+    drawing = Figure(figsize=(3, 2))
+    panel = drawing.add_axes((0.1, 0.1, 0.8, 0.8))
+    panel.bar([1, 2, 3], [3.0, -1.5, 2.25], color=["#D55E00", "#009E73", "#009E73"])
+    panel.plot([0.5, 2.5, 2.5], [1, 1, 2], color="#0072B2", lw=1.3, dashes=(4, 1.5))
+    stream = io.StringIO()
+    with images.settings():
+        drawing.savefig(stream, format="svg")
+    expected, kept = marks(stream.getvalue()), marks(svg_size.reduced(stream.getvalue(), "Mage"))
+    assert len(kept) == len(expected) > 6
+    for (corners, style, area), (small, small_style, small_area) in zip(expected, kept, strict=True):
+        assert [at for pair in small for at in pair] == pytest.approx([at for pair in corners for at in pair], abs=0.01)
+        assert small_style == style
+        assert (small_area is None) == (area is None) and (area is None or small_area == pytest.approx(area, abs=0.01))
 
 
 def test_a_small_svg_has_every_letter_in_its_place():

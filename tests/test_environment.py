@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-NOTEBOOKS = sorted((REPOSITORY / "notebooks").glob("*.ipynb"))
+NOTEBOOKS = sorted((REPOSITORY / "notebooks").glob("note-*.ipynb"))
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 DECLARED = [Requirement(line) for lines in (PROJECT["dependencies"], *EXTRAS.values()) for line in lines]
@@ -115,7 +115,7 @@ def test_constraints_name_no_place():
 # Declared, though nothing imports them: programs that are called, and what another package fails without.
 CALLED_NOT_IMPORTED = {
     "cuda-bindings", "ipykernel", "jupyterlab", "nvidia-cuda-nvcc", "nvidia-cuda-nvrtc", "nvidia-cuda-tileiras",
-    "nvidia-nvvm", "pytest-timeout", "ruff",
+    "nvidia-nvvm", "pytest-timeout", "pytest-xdist", "ruff",
 }  # fmt: skip
 # Part of the standard tools of every Python test environment, through pytest.
 COMES_WITH_PYTEST = {"packaging"}

@@ -51,7 +51,7 @@ def _drawn(name: str, **options):
 
 
 # Figures of compiled code take a census, that of a measured session its samples; they have tests of their own.
-OF_EVIDENCE = sorted(set(figures.__all__) - {"shared_reads", "tile_product", "roofline"})
+OF_EVIDENCE = sorted(set(figures.__all__) - {"shared_reads", "tile_product", "roofline", "searches", "reuse_ladder", "worse_tile"})
 SELECTABLE = sorted(set(OF_EVIDENCE) - {"reuse_schematic"})
 WITH_STATISTIC = ("kernel_time", "spans", "kernel_and_span")
 ALL = list(vocabulary.IMPLEMENTATIONS)
@@ -247,7 +247,7 @@ def test_marks_that_need_care_are_rings_and_bars_are_outlines():
     assert hollow_marks(published("control_bands")) == [100.8, 8.32]
     assert hollow_marks(published("kernel_time")) == [100.796, 8.324]
     assert hollow_marks(figures.kernel_time(load(4, 3))) == pytest.approx([79.995, 10.974, 10.055, 80.072, 10.325])
-    assert len(hollow_marks(published("reuse_and_ratio"))) == 5
+    assert len(hollow_marks(published("reuse_and_ratio"))) == 2 * 5
     assert hollow_marks(figures.reuse_and_ratio(measured.record())) == []
     bars = [bar for panel in figures.kernel_and_span(load(4, 3)).figure.axes for bar in panel.patches]
     assert sum(bar.get_facecolor()[:3] == (1, 1, 1) for bar in bars) == 2 * 5

@@ -447,8 +447,10 @@ def test_compare_lists_every_implementation_with_its_verdict():
     listed = list(zip(table["implementation"], table["variant"], strict=True))
     assert listed == [
         ("pytorch", ""), ("pytorch-compiled", "default"), ("pytorch-compiled", "max-autotune-no-cudagraphs"),
-        ("triton", "fixed"), ("cutile", "fixed"), ("cuda", "elementwise"), ("numpy", ""),
+        ("triton", "fixed"), ("triton", "tuned"), ("cutile", "fixed"), ("cutile", "tuned"), ("cuda", "elementwise"),
+        ("cuda", "quads"), ("numpy", ""),
     ]  # fmt: skip
+    table = table[table["variant"] != "tuned"]
     verdicts = table.set_index("implementation")["gate"]
     assert verdicts["pytorch"] == PASSED
     for _, row in table.iterrows():

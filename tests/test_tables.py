@@ -8,9 +8,11 @@ from mage import evidence, tables
 from mage.errors import RequestError
 from mage.schema import Evidence
 
-# Tables of the gate and of the census take something else, and have tests of their own.
+# Tables of the gate, of the census and of the contracts take something else, and have tests of their own.
 OF_EVIDENCE = [
-    name for name in tables.__all__ if not {"results", "frame"} & set(inspect.signature(getattr(tables, name)).parameters)
+    name
+    for name in tables.__all__
+    if not {"results", "frame", "outcomes", "counts"} & set(inspect.signature(getattr(tables, name)).parameters) and name != "contracts"
 ]
 EXPERIMENTS = ("mage-001", "mage-002", "mage-003", "mage-004", "mage-006")
 
