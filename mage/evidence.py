@@ -116,6 +116,8 @@ def _layout(value, indent: int = 0) -> str:
     if isinstance(value, dict):
         inner = [f"{pad}{json.dumps(key, ensure_ascii=False)}: {_layout(item, indent + 1)}" for key, item in value.items()]
         return "{\n" + ",\n".join(inner) + "\n" + " " * indent + "}"
+    if all(isinstance(item, list) for item in value):
+        pad = ""  # rounds of samples: most of a record, and no easier to read further in
     return "[\n" + ",\n".join(pad + _layout(item, indent + 1) for item in value) + "\n" + " " * indent + "]"
 
 

@@ -68,6 +68,9 @@ def asked(experiments: Sequence[str]) -> list[Asked]:
         if _is_published(experiment):
             raise RequestError(f"{experiment} is published evidence, which is not measured anew; name an experiment of your own")
         read = params.load(file)
+        about = read.values.get("reads") or experiment
+        if about != experiment:
+            raise RequestError(f"{experiment} reads the evidence of {about}: measure that instead")
         found.append(
             Asked(
                 experiment=experiment,

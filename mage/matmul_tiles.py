@@ -7,7 +7,8 @@ equals the larger, which reads less for a multiply-add. The tiles were made for 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from mage.stage import Dims, Grid, Stage
 
@@ -17,18 +18,23 @@ MULTIPROCESSORS = 132
 
 @dataclass(frozen=True, kw_only=True)
 class Tile:
-    """``rows`` × ``columns`` outputs of a block, ``depth`` along K in one slab, ``slabs`` of them in shared memory."""
+    """``rows`` × ``columns`` outputs of a block, ``depth`` along K in one slab, ``slabs`` of them in shared memory.
+
+    ``groups`` of threads share the k of a slab.
+    """
 
     name: str
     rows: int
     columns: int
     depth: int
     slabs: int = 4
+    groups: int = 1
 
     @property
     def bytes(self) -> int:
-        """Dynamic shared memory: slabs of A (rows padded by four) and of B. The sums of the groups fit in it, too."""
-        return 4 * self.slabs * self.depth * (self.rows + 4 + self.columns)
+        """Dynamic shared memory: slabs of A (rows padded by four) and of B, in whose place all groups but one leave sums."""
+        ring = self.slabs * self.depth * (self.rows + 4 + self.columns)
+        return 4 * max(ring, (self.groups - 1) * self.rows * self.columns)
 
     def count(self, dims: Dims) -> int:
         return -(-dims[0] // self.rows) * -(-dims[1] // self.columns)
@@ -41,10 +47,10 @@ class Tile:
         return -(-self.count(dims) // MULTIPROCESSORS) * self.rows * self.columns
 
 
-BANKS = Tile(name="banks", rows=64, columns=128, depth=32)
+BANKS = Tile(name="banks", rows=64, columns=128, depth=32, groups=4)
 OTHERS = (
-    Tile(name="third", rows=64, columns=96, depth=32),
-    Tile(name="broad", rows=192, columns=96, depth=16),
+    Tile(name="third", rows=64, columns=96, depth=32, groups=4),
+    Tile(name="broad", rows=192, columns=96, depth=16, groups=2),
     Tile(name="wide", rows=128, columns=256, depth=8),
 )
 LEAST_DEPTH = 128
@@ -80,6 +86,12 @@ def _no_quads(dims: Dims) -> str | None:
     return f"N = {dims[1]} is not a multiple of four" if dims[1] % 4 else None
 
 
+def _own_tile(dims: Dims, parameters: Mapping[str, int]) -> str | None:
+    """The parameters are those of ``banks`` itself, so a shape that goes to a form of it has nothing to choose."""
+    other = form(dims)
+    return f"shape: {dims} goes to {other}, which has no parameters" if other else None
+
+
 def _stage(tile: Tile, name: str, changed: str, **more) -> Stage:
     def grid(dims: Dims) -> Grid:
         return (tile.count(dims), 1, 1)
@@ -94,6 +106,10 @@ STAGES = (
     _stage(
         BANKS, "banks", "sums free of the quads that they are stored in, and a tile for every shape",
         refuses=_no_quads, form=form,
+        parameters={"SLABS": BANKS.slabs, "SPREAD": 3, "SNAKE": 0},
+        space={"SLABS": (3, 4, 5), "SPREAD": (1, 2, 3, 4, 5, 7), "SNAKE": (0, 1)},
+        configure=lambda chosen: {"dynamic": replace(BANKS, slabs=chosen["SLABS"]).bytes},
+        static=_own_tile,
     ),
 )  # fmt: skip
 FORMS = (

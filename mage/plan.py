@@ -34,10 +34,10 @@ class Plan:
     at_shapes: float = 0.5
     rounds: int = 12
     uncounted: int = 2
-    awaited: int = 12
-    batches: int = 5
-    cold: int = 6
-    captured: int = 10
+    awaited: int = 10
+    batches: int = 4
+    cold: int = 5
+    captured: int = 8
     control: int = 7
     empty: int = 10
     pairs: int = 200

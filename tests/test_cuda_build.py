@@ -393,3 +393,21 @@ def test_every_barrier_can_be_left_out():
             less = broken_kernels.without_barrier(text, barrier.number)
             assert less.count("\n") == text.count("\n")
             assert len(broken_kernels.barriers(less)) == expected - 1
+
+
+# -- parameters of a stage -----------------------------------------------------------------------------
+
+
+def test_a_stage_is_built_with_its_parameters_and_launched_as_they_ask(own_cache):
+    chosen = cuda_stages.choose("matmul", "banks", (1024, 1024, 1024), config={"SLABS": 3, "SPREAD": 2}).stage
+    assert chosen.defines == {"MATMUL_SLABS": 3, "MATMUL_SPREAD": 2}
+    plain = cuda_stages.get("matmul", "banks")
+    assert plain.defines == {} and plain.dynamic == 4 * 4 * 32 * (68 + 128)
+    assert chosen.dynamic == 4 * 3 * 64 * 128  # three slabs are smaller than the sums of three groups
+    text = kernels.source("cuda/matmul")
+    for name, default in plain.parameters.items():
+        assert f"#define MATMUL_{name} {default}\n" in text and default in plain.space[name]
+    with pytest.raises(RequestError, match="cuda matmul banks has no parameter SLAB; there is: SLABS, SPREAD, SNAKE"):
+        cuda_stages.choose("matmul", "banks", (1024, 1024, 1024), config={"SLAB": 3})
+    assert plain.static((1024, 1024, 1024), plain.parameters) is None
+    assert "goes to split" in plain.static((512, 512, 512), plain.parameters)

@@ -36,3 +36,10 @@ def test_the_retained_comparison_names_its_stages():
     file = params.load(params.paths.PARAMS / "h200-004.yaml")
     assert file.stages["matmul"] == ("quads", "banks")
     assert "stages" not in file.values
+
+
+def test_an_experiment_that_reads_another_is_not_measured_itself():
+    from mage import experiment
+
+    with pytest.raises(RequestError, match="h200-001 reads the evidence of h200-006: measure that instead"):
+        experiment.asked(["h200-001"])

@@ -627,10 +627,21 @@ __device__ __forceinline__ void slabs_body(const float* __restrict__ A, const fl
     }
 }
 
+// What of banks a search may try, by the name of a macro: whatever else was measured is a build of this text.
+#ifndef MATMUL_SLABS
+#define MATMUL_SLABS 4
+#endif
+#ifndef MATMUL_SPREAD
+#define MATMUL_SPREAD 3
+#endif
+#ifndef MATMUL_SNAKE
+#define MATMUL_SNAKE 0
+#endif
+
 //                      tile      k  groups slabs thread spread snake
 using GroupsPlan = Plan<64, 128, 32, 4, 4, 8, 16, 1, true>;
 using SpreadPlan = Plan<64, 128, 32, 4, 4, 8, 16, 3, true>;
-using BanksPlan = Plan<64, 128, 32, 4, 4, 8, 16, 3, false>;
+using BanksPlan = Plan<64, 128, 32, 4, MATMUL_SLABS, 8, 16, MATMUL_SPREAD, MATMUL_SNAKE != 0>;
 using ThirdPlan = Plan<64, 96, 32, 4, 4, 8, 12, 4, true>;
 using BroadPlan = Plan<192, 96, 16, 2, 4, 12, 12, 3, true>;
 using WidePlan = Plan<128, 256, 8, 1, 4, 8, 16, 3, true>;

@@ -46,7 +46,12 @@ class Subject:
             raise RequestError(f"{implementation!r} has no configurations to tune: give one of {', '.join(PLACES)}")
         if implementation == "cuda":
             if stage is None:
-                raise RequestError(f"which stage of cuda {operation}? give {operation}/cuda:STAGE, one of {', '.join(_stages(operation))}")
+                able = ", ".join(_stages(operation))
+                raise RequestError(
+                    f"which stage of cuda {operation}? give {operation}/cuda:STAGE, one of {able}"
+                    if able
+                    else f"no cuda stage of {operation} has parameters to tune; Stage.space in mage/cuda_stages.py declares them"
+                )
             cuda_stages.get(operation, stage)
         elif stage is not None:
             raise RequestError(f"{implementation} has no stages: leave {stage!r} out")
