@@ -15,7 +15,7 @@ from pathlib import Path
 from mage import evidence as records
 from mage import stats
 from mage.errors import RequestError
-from mage.schema import Evidence, Result
+from mage.schema import Evidence, Result, Void
 
 WITHIN, WITHIN_US = 0.02, 0.1
 AGREES, EXPLAINED, DISAGREES = "agrees", "explained", "DISAGREES"
@@ -83,8 +83,12 @@ def _why_no_time(result: Result, record: Evidence) -> str | None:
     gate = result.gate or {}
     if gate.get("passed") not in (None, "passed"):
         return f"{record.experiment}: gate {gate['passed']}: {gate.get('reason') or 'no reason given'}"
-    void = next((one for one in record.voids if one.row == result.key and one.quantity in (None, "kernel_us")), None)
+    void = next((one for one in record.voids if one.row in (None, result.key) and _concerns_warm_kernels(one)), None)
     return f"{record.experiment}: {void.reason}" if void else None
+
+
+def _concerns_warm_kernels(void: Void) -> bool:
+    return void.quantity in (None, "kernel_us") and void.mode in (None, "awaited") and void.cache in (None, "warm")
 
 
 def named(text: str) -> Evidence:

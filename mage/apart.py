@@ -64,6 +64,11 @@ def run(command: Sequence[str], timeout_s: float) -> Done:
         os.killpg(process.pid, 9)
         said, _ = process.communicate()
         return Done(None, said)
+    except BaseException:  # an interrupt does not reach another group
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, 9)
+        process.wait()
+        raise
     return Done(process.returncode, said)
 
 

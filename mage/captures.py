@@ -164,6 +164,7 @@ class Captures:
         session = _Session(probe, plan.uncounted)
         states: list[tuple[float, DeviceState, str | None]] = []
         clocks: list[float] = []
+        long: list[bool] = []
 
         def work():
             for number, cases in turns(self.cases, plan.rounds):
@@ -171,6 +172,7 @@ class Captures:
                 session.aside()
                 clocks.append(probe.fma_clock())  # of this round's last fma: the one that is counted
                 states.append((probe.clock(), self.gpu.state(), self.gpu.load()))
+                long.append(any(case.long for case in cases))
 
         records = profile.record(work)
         controls: dict[int, list[float]] = {}
@@ -188,7 +190,7 @@ class Captures:
         for number, (mhz, state, load) in enumerate(states):
             control = rounded(controls.get(number, ()))
             about = {"sm_mhz": round(mhz, 1), "state": state, "loaded": load, "control_wall_us": session.walls_us.get(number, ())}
-            found.rounds.append(Round(part="kernels", number=number, control_us=control, **about))
+            found.rounds.append(Round(part="kernels", number=number, control_us=control, long=long[number], **about))
         found.ceilings = self._ceilings(limits, clocks)
 
     def _round(self, session: _Session, number: int, cases: Sequence[Case]) -> None:
@@ -253,7 +255,6 @@ def taken(captured: profile.Captured) -> Taken:
     if captured.void:
         return Taken(void=captured.void)
     return Taken(tuple(tuple(record.duration_us for record in kernel) for kernel in zip(*captured.calls, strict=True)))
-
 
 
 def ceilings(limits: Mapping[str, Mapping[int, Sequence[float]]], clocks: Sequence[float], fma_flops: int, **device) -> Ceilings:

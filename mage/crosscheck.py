@@ -25,7 +25,7 @@ from pathlib import Path
 from mage import apart, stats
 from mage.plan import A_BATCH, AWAITED, COLD, GRAPH, WARM
 from mage.schema import Evidence, KernelCounters, Result, TimerCheck
-from mage.shapes import Row
+from mage.shapes import SEARCHED, Row
 
 PACKAGE = "cuda-bench"
 NCU = "ncu"
@@ -53,7 +53,7 @@ def chosen(rows: Sequence[Row]) -> list[Row]:
     """
     last: dict[tuple[str, str], Row] = {}
     for row in rows:
-        if row.at is None and row.variant != "max-autotune-no-cudagraphs":
+        if row.at is None and row.variant != SEARCHED:
             last[row.operation, row.implementation] = row
     return list(last.values())
 

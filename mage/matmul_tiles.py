@@ -69,7 +69,7 @@ def form(dims: Dims) -> str | None:
 
 
 def parts(dims: Dims) -> int:
-    """Blocks that share a tile of ``banks``, where all tiles together fill less than half of the device."""
+    """Blocks that share a tile of ``banks``, where all tiles together fill no more than half of the device."""
     if not BANKS.whole(dims):
         return 1
     return max(1, min(MULTIPROCESSORS // BANKS.count(dims), dims[2] // LEAST_DEPTH))

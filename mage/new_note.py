@@ -41,7 +41,12 @@ def create(slug: str) -> tuple[Path, Path]:
         text = (STARTER / starter).read_text(encoding="utf-8")
         for word, value in words.items():
             text = text.replace(word, value)
-        _write(path, text)
+        try:
+            _write(path, text)
+        except BaseException:
+            if path is not made[0]:
+                made[0].unlink(missing_ok=True)  # half a note would be in the way of the next try
+            raise
     return made
 
 

@@ -51,7 +51,7 @@ class Rounds:
                 first = (str(error).splitlines() or [type(error).__name__])[0][:120]
                 self.no_graph[case.key] = f"cannot be captured in a CUDA graph: {first}"
                 say(f"{case.key}: {self.no_graph[case.key]}")
-            case.long = timers.host_and_wall(case.call.run, 1)[1] > LONG_US
+        mark_long(cases)
         for _ in range(timers.WARMUP):
             probe.control()
             probe.clock()
@@ -64,7 +64,7 @@ class Rounds:
         for number, cases in turns(self.cases, self.plan.rounds):
             for case in cases:
                 self._row(case, number, found)
-            found.rounds.append(self._round("spans", number))
+            found.rounds.append(self._round("spans", number, any(case.long for case in cases)))
         self._pairs(found)
         return found
 
@@ -88,12 +88,13 @@ class Rounds:
         found.wall_us[case.key].append(wall)
         keep(AWAITED, COLD, spans.awaited(run, plan.samples(plan.cold, case.at), cold=True))
 
-    def _round(self, part: str, number: int) -> Round:
+    def _round(self, part: str, number: int, long: bool = False) -> Round:
         """The control, the empty span and the device as they are at the end of a round, still under its work."""
         control, walls = self.spans.watched(self.probe.control, self.plan.control)
         return Round(
             part=part,
             number=number,
+            long=long,
             control_us=rounded(control),
             control_wall_us=rounded(walls),
             empty_us=rounded(self.spans.empty(self.plan.empty)),
@@ -117,9 +118,24 @@ class Rounds:
             found.rounds.append(self._round("span pairs", number))
 
 
+def mark_long(cases: Sequence[Case]) -> None:
+    """Say of each case whether it is long: all rows of a shape alike, so that they share their rounds, by the shortest of them.
+
+    The least of three calls decides: one of them may have had to wait.
+    """
+    fastest: dict[tuple, float] = {}
+    for case in cases:
+        shape = (case.operation, case.at)
+        least = min(timers.host_and_wall(case.call.run, 1)[1] for _ in range(3))
+        fastest[shape] = min(fastest.get(shape, math.inf), least)
+    for case in cases:
+        case.long = fastest[case.operation, case.at] > LONG_US
+
+
 def turns(cases: Sequence[Case], rounds: int) -> Iterator[tuple[int, list[Case]]]:
     """Round by round its number and its cases in their order: first the short ones, then the long in rounds behind them."""
-    for first, some in ((0, [one for one in cases if not one.long]), (rounds, [one for one in cases if one.long])):
+    short, long = [one for one in cases if not one.long], [one for one in cases if one.long]
+    for first, some in ((0, short), (rounds if short else 0, long)):  # numbers begin at 0 whatever there is
         for number in range(rounds if some else 0):
             yield first + number, [some[place] for place in order(len(some), number, rounds)]
 

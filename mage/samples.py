@@ -74,14 +74,13 @@ def marked(rounds: Sequence[Round], unsteady: bool = False) -> list[Round]:
     ``unsteady``: no other process or throttling is known of (a CPU), the control alone speaks.
     """
     controls = [median(one.control_us) if one.control_us else math.nan for one in rounds]
-    known = [value for value in controls if math.isfinite(value)]
-    out_of_band = {}
-    if known:
-        centre = median(known)
-        indices = [number for number, value in enumerate(controls) if math.isfinite(value)]
-        for place in verdicts.loaded_rounds(known):
-            value = controls[indices[place]]
-            out_of_band[indices[place]] = (
+    out_of_band: dict[int, str] = {}
+    for long in (False, True):  # a hot device has a control of its own
+        places = [place for place, one in enumerate(rounds) if one.long == long and math.isfinite(controls[place])]
+        known = [controls[place] for place in places]
+        for index in verdicts.loaded_rounds(known) if known else ():
+            value, centre = known[index], median(known)
+            out_of_band[places[index]] = (
                 f"the control took {value:.2f} µs, {100 * (value / centre - 1):+.1f} % of its session median {centre:.2f} µs"
             )
     result = []

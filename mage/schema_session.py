@@ -16,6 +16,7 @@ class Round(Record):
 
     ``sm_mhz`` is the clock of a multiprocessor as a kernel counted it, ``empty_us`` the timer's span around nothing,
     ``control_wall_us`` the host's time around each call of the control. ``loaded`` says why no row is judged by this round.
+    ``long``: the round had the rows whose calls run the device to its power limit, and no others.
     """
 
     part: str
@@ -26,6 +27,7 @@ class Round(Record):
     sm_mhz: Positive | None = None
     state: DeviceState | None = None
     loaded: str | None = None
+    long: bool = False
 
     @property
     def key(self) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from mage import operations
+from mage import operations, vocabulary
 from mage.errors import RequestError
 
 SEARCHED = "max-autotune-no-cudagraphs"
@@ -104,9 +104,12 @@ def parse_rows(value: object, where: str) -> tuple[str, ...]:
     from mage import implementations
 
     for word in value:
-        name = word.partition(":")[0]
+        name, _, variant = word.partition(":")
         if name not in implementations.NAMES:
             raise RequestError(f"{where}: shape_rows: no implementation {name!r}; there is {', '.join(implementations.NAMES)}")
+        known = dict.fromkeys(one for operation in vocabulary.OPERATIONS for one in implementations.variants(operation, name) if one)
+        if variant and variant not in known:
+            raise RequestError(f"{where}: shape_rows: {name} has no variant {variant!r}; there is {', '.join(known) or 'none'}")
     return tuple(value)
 
 

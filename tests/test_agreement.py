@@ -54,9 +54,9 @@ def test_no_time_is_explained_by_a_void_or_the_gate_and_by_nothing_else():
     assert (found.word, found.why) == ("explained", "made-up-002: gate failed: all zero")
     (found,) = agreement.rows(*sessions([row(9.0)], [missing]))
     assert found.word == "DISAGREES" and "no reason is recorded" in found.why
-    elsewhere = {**void, "quantity": "span_us"}
-    (found,) = agreement.rows(*sessions([row(9.0)], [missing], voids=[elsewhere]))
-    assert found.word == "DISAGREES"
+    for elsewhere in ({**void, "quantity": "span_us"}, {**void, "mode": "awaited", "cache": "cold"}):
+        (found,) = agreement.rows(*sessions([row(9.0)], [missing], voids=[elsewhere]))
+        assert found.word == "DISAGREES"
 
 
 def test_shapes_are_held_against_their_own():

@@ -26,6 +26,10 @@ def test_without_long_calls_there_are_no_more_rounds():
     assert [number for number, _ in turns([case("a")], 3)] == [0, 1, 2]
 
 
+def test_long_calls_alone_have_rounds_from_0():
+    assert [number for number, _ in turns([case("x", long=True)], 3)] == [0, 1, 2]
+
+
 def test_a_throttled_round_of_long_calls_voids_these_alone():
     taken = {KEY: [], LONG: []}
     for number in range(4):
@@ -39,3 +43,16 @@ def test_a_throttled_round_of_long_calls_voids_these_alone():
     assert [void.reason for void in voids] == ["1 of 4 rounds were accepted, 3 are needed: throttled: software power cap"]
     accepted, voids = accept(taken, {4: "throttled: software power cap"}, 3)
     assert accepted[LONG].rounds == (5, 6, 7) and not voids
+
+
+def test_each_kind_of_round_has_a_band_of_its_own():
+    from mage.samples import marked
+    from mage.schema import Round
+
+    def rounds(controls, long, first=0):
+        return [Round(part="kernels", number=first + place, control_us=(one,) * 3, long=long) for place, one in enumerate(controls)]
+
+    short, hot = rounds([10.0] * 12, False), rounds([10.8] * 11 + [12.0], True, 12)
+    found = marked([*short, *hot], unsteady=True)
+    assert [one.number for one in found if one.loaded] == [23]
+    assert "+11.1 % of its session median 10.80" in found[23].loaded

@@ -43,3 +43,9 @@ def test_an_experiment_that_reads_another_is_not_measured_itself():
 
     with pytest.raises(RequestError, match="h200-001 reads the evidence of h200-006: measure that instead"):
         experiment.asked(["h200-001"])
+
+
+def test_a_misspelt_variant_among_the_rows_of_shapes_is_named():
+    assert shapes.parse_rows(["pytorch", "triton:tuned", "cuda:banks"], "x.yaml") == ("pytorch", "triton:tuned", "cuda:banks")
+    with pytest.raises(RequestError, match="x.yaml: shape_rows: triton has no variant 'tunde'; there is fixed, tuned"):
+        shapes.parse_rows(["triton:tunde"], "x.yaml")

@@ -175,6 +175,16 @@ def test_a_winner_that_is_not_faster_in_another_process_on_other_inputs_gives_wa
     assert run.confirmation.winner.median_us > run.confirmation.fixed.median_us
 
 
+def test_every_search_is_confirmed_in_a_fresh_process(engine, searched):
+    used = []
+    for rest in (1, 2):
+        before = engine._confirmer
+        searched({"do": "right", "rest": rest})
+        assert before.process is None and engine._confirmer is not before
+        used.append(before)
+    assert used[0] is not used[1]
+
+
 def test_without_a_fixed_configuration_that_works_the_best_right_one_is_chosen_and_the_record_says_so(searched, kernel):
     kernel.write_text(KERNEL.replace('FIXED = {"do": "right"', 'FIXED = {"do": "wrong"'))
     run = searched({"do": "right", "rest": 1})

@@ -2,8 +2,8 @@
 
 ``screen`` gates one candidate on two sets of inputs and times it alone. ``measure`` times several in turn, round by
 round, for the run-off and for the confirmation; the confirmation gates them as a measurement would (``mage.gate``), and
-both on inputs of the seed that the task names. Nothing that the gate refuses is timed, and the output that the timed
-loop leaves is gated again.
+both on inputs of the seed that the task names. Nothing that the gate refuses is timed, and afterwards the output is
+gated again: in ``screen`` the one that the timed loop leaves, in ``measure`` that of one more call of each.
 
 On a GPU ``screen`` times a replayed graph of launches by events, which is quick and ranks candidates by the kernel and
 the gap behind it; ``measure`` takes kernel time from CUPTI. Plain Python is timed by ``time.perf_counter_ns``.

@@ -73,7 +73,8 @@ def request(names: Sequence[str], *, swept: Sequence[str], budget_s: float | Non
     if into:
         from mage import evidence
 
-        evidence.path(into)
+        if evidence.read(evidence.path(into)).origin == "published":
+            raise RequestError(f"--into {into}: published evidence stays as it is; name an experiment of your own")
     if place == GPU and not _has_gpu():
         raise RequestError("configurations are tuned on a GPU, and this machine has none; run this where there is one")
     return Request(plans=tuple(plans), budget_s=budget_s, retain=retain, into=into, again=again)

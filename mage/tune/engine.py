@@ -100,6 +100,7 @@ class Engine:
     ) -> SearchRun:
         """Search ``configs`` (the fixed one is added) within ``budget_s`` for the candidates. ``again``: forget the ledger."""
         facts, when = self.device(), datetime.now(UTC)
+        self._confirmer.start()  # it gets ready while candidates are timed
         one = _Search(self, subject, distinct([subject.file.fixed, *configs]), again)
         self.show.begin(subject.name, len(one.configs))
         wall, began = {}, time.monotonic()
@@ -112,6 +113,7 @@ class Engine:
             wall["confirmation"], began = _since(began)
         finally:
             one.close()
+            self._forget_confirmer()
         run = SearchRun(
             operation=subject.operation, implementation=subject.implementation, variant=subject.stage, dims=subject.dims,
             kind=kind, when=when.replace(microsecond=0), device=facts["device"], arch=facts["arch"], driver=facts["driver"],
@@ -122,6 +124,12 @@ class Engine:
         )  # fmt: skip
         self.show.end(run)
         return run
+
+    def _forget_confirmer(self) -> None:
+        """End the process that confirmed: the next search is confirmed in a fresh one."""
+        self._confirmer.leave()
+        self._confirmer.end()
+        self._confirmer = Worker("time", self.place)
 
     # -- one task at a time
 

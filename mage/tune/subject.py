@@ -85,7 +85,7 @@ class Subject:
 
     @cached_property
     def sha256(self) -> str:
-        """Hash of the text that is compiled: the kernel file, of CUDA C++ with its header."""
+        """Hash of the kernel file alone; ``text_key`` covers the header of CUDA C++ too."""
         return hashlib.sha256(Path(self.source).read_bytes()).hexdigest()
 
     @cached_property

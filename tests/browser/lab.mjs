@@ -58,8 +58,8 @@ async function run({ cell }) {
   await page.waitForFunction(
     ([id, count]) => {
       const panel = window.jupyterapp.shell.currentWidget;
-      const model = panel.content.widgets.find((one) => one.model.id === id).model;
-      return model.executionCount !== null && model.executionCount !== count && panel.sessionContext.session.kernel.status === "idle";
+      const model = panel.content.widgets.find((one) => one.model?.id === id)?.model;
+      return model && model.executionCount !== null && model.executionCount !== count && panel.sessionContext.session.kernel.status === "idle";
     },
     [cell, before],
     { timeout: PATIENCE },
