@@ -28,14 +28,17 @@ console.log(JSON.stringify(seen));
 
 // {"do": "open", "path": "notebooks/explore.ipynb"} -> its code cells, by id, once the kernel is ready
 async function open({ path }) {
-  await page.goto(`${address}/lab/tree/${path}?token=${token}`, { waitUntil: "load" });
+  // A workspace of its own: the usual one would bring back what an earlier run had open, and put it in front.
+  await page.goto(`${address}/lab/workspaces/run${Date.now()}/tree/${path}?token=${token}`, { waitUntil: "load" });
   await page.waitForSelector(".jp-Notebook", { timeout: PATIENCE });
   await page.waitForFunction(
-    () => {
-      const kernel = window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel;
-      return kernel?.status === "idle";
+    (path) => {
+      // The kernel may be ready before the cells are there.
+      const panel = window.jupyterapp?.shell.currentWidget;
+      const loaded = panel?.context?.path === path && panel.context.isReady && panel.content?.widgets?.length > 1;
+      return loaded && panel.sessionContext?.session?.kernel?.status === "idle";
     },
-    undefined,
+    path,
     { timeout: PATIENCE },
   );
   return page.evaluate(() => {
@@ -46,6 +49,11 @@ async function open({ path }) {
 
 // {"do": "run", "cell": "gate"} -> what stands below the cell when it has run: error, text, pictures in sight
 async function run({ cell }) {
+  await page.waitForFunction(
+    (id) => window.jupyterapp.shell.currentWidget?.content?.widgets?.some((one) => one.model?.id === id),
+    cell,
+    { timeout: PATIENCE },
+  );
   const before = await page.evaluate((id) => {
     const notebook = window.jupyterapp.shell.currentWidget.content;
     const place = notebook.widgets.findIndex((one) => one.model.id === id);
