@@ -59,16 +59,6 @@ def _elements(count: Callable[[Dims], int], a_block: int = 256) -> Callable[[Dim
 # -- what a shape must have ----------------------------------------------------------------------------
 
 
-def _whole_tiles(side: int, k_step: int) -> Callable[[Dims], str | None]:
-    def refuses(dims: Dims) -> str | None:
-        for name, size, step in zip("MNK", dims, (side, side, k_step), strict=True):
-            if size % step:
-                return f"{name} = {size} is not a multiple of {step}, and this kernel takes whole tiles only"
-        return None
-
-    return refuses
-
-
 def _width_of_quads(limit: int | None = None) -> Callable[[Dims], str | None]:
     def refuses(dims: Dims) -> str | None:
         width = dims[1]
@@ -137,35 +127,35 @@ _ALL = (
         operation="matmul", name="registers",
         changed="4 × 4 outputs a thread, 64 × 64 block tile, K step 32, 128-bit global loads",
         grid=_tiles(64), block=(256, 1, 1), shared=16384,
-        refuses=_whole_tiles(64, 32), quads=True, fallback="tiled",
+        refuses=matmul_tiles.whole_tiles(64, 64, 32), quads=True, fallback="tiled",
         published=_published("mage-002", "tiled_matmul_registers", 256, 256, 55, 16384),
     ),
     Stage(
         operation="matmul", name="narrow",
         changed="registers made worse on purpose: 2 × 4 outputs a thread, 32 × 32 block tile",
         grid=_tiles(32), block=(128, 1, 1), shared=8192,
-        refuses=_whole_tiles(32, 32), quads=True, fallback="tiled",
+        refuses=matmul_tiles.whole_tiles(32, 32, 32), quads=True, fallback="tiled",
         published=_published("mage-003", "32x32 tile, 2x4 register tile"),
     ),
     Stage(
         operation="matmul", name="registers_merged",
         changed="registers with plain shared reads, which the compiler may widen",
         grid=_tiles(64), block=(256, 1, 1), shared=16384,
-        refuses=_whole_tiles(64, 32), quads=True, fallback="tiled",
+        refuses=matmul_tiles.whole_tiles(64, 64, 32), quads=True, fallback="tiled",
         published=_published("mage-002", "none: the compiler's own version of tiled_matmul_registers"),
     ),
     Stage(
         operation="matmul", name="quads",
         changed="128-bit shared reads, A transposed with row stride 68, K step 64",
         grid=_tiles(64), block=(256, 1, 1), shared=33792,
-        refuses=_whole_tiles(64, 64), quads=True, fallback="tiled",
+        refuses=matmul_tiles.whole_tiles(64, 64, 64), quads=True, fallback="tiled",
         published=_published("mage-003", "tiled_matmul_registers", 256, 256, 56, 33792),
     ),
     Stage(
         operation="matmul", name="pipeline",
         changed="two shared buffers, the next K tile on its way by cp.async during the multiply-adds",
         grid=_tiles(64), block=(256, 1, 1), shared=33792,
-        refuses=_whole_tiles(64, 32), quads=True, fallback="tiled",
+        refuses=matmul_tiles.whole_tiles(64, 64, 32), quads=True, fallback="tiled",
         published=_published("mage-006", "tiled_matmul_pipeline", 256, 256, 96, 33792),
     ),
     *matmul_tiles.STAGES,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
-from mage import gate_cases, implementations, kernels, operations
+from mage import gate_cases, implementations, kernels, operations, search
 from mage.code_view import CodeView
 from mage.errors import MageError, RequestError
 from mage.gate import GateResult
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mage.schema import Evidence
 
 Dims = tuple[int, ...] | None
-SEARCH = "max-autotune-no-cudagraphs"
+SEARCH = search.MODE
 INTERPRETED_ELEMENTS = 2**16
 """Elements of an output up to which Triton's interpreter takes seconds."""
 ROUNDS = 12

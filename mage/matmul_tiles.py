@@ -7,7 +7,7 @@ equals the larger, which reads less for a multiply-add. The tiles were made for 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from mage.stage import Dims, Grid, Stage
@@ -75,11 +75,19 @@ def parts(dims: Dims) -> int:
     return max(1, min(MULTIPROCESSORS // BANKS.count(dims), dims[2] // LEAST_DEPTH))
 
 
-def _refuses(dims: Dims) -> str | None:
-    for name, size, step in zip("MNK", dims, (BANKS.rows, BANKS.columns, BANKS.depth), strict=True):
-        if size % step:
-            return f"{name} = {size} is not a multiple of {step}, and this kernel takes whole tiles only"
-    return None
+def whole_tiles(rows: int, columns: int, depth: int) -> Callable[[Dims], str | None]:
+    """``refuses`` of a kernel that takes whole tiles only: rows × columns of C, depth along K."""
+
+    def refuses(dims: Dims) -> str | None:
+        for name, size, step in zip("MNK", dims, (rows, columns, depth), strict=True):
+            if size % step:
+                return f"{name} = {size} is not a multiple of {step}, and this kernel takes whole tiles only"
+        return None
+
+    return refuses
+
+
+_refuses = whole_tiles(BANKS.rows, BANKS.columns, BANKS.depth)
 
 
 def _no_quads(dims: Dims) -> str | None:

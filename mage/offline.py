@@ -190,17 +190,13 @@ def _cutile(job: Job, dims) -> Compiled:
     cuTile hands the assembler a bytecode that does not depend on the GPU, so one bytecode can be read by
     several releases of the assembler.
     """
-    from cuda.tile.compilation import CallingConvention, KernelSignature, export_kernel
+    from cuda.tile.compilation import export_kernel
 
     op = operations.get(job.operation)
     module = kernels.load(f"cutile/{job.operation}")
     config = dict(module.FIXED if job.config is None else job.config)
     function = getattr(module, job.kernel)
-    # the launcher asks its tensors for nothing but their shapes
-    tensors = [SimpleNamespace(name=name, shape=shape) for name, shape in op.input_shapes(dims).items()]
-    tensors.append(SimpleNamespace(name="out", shape=op.output_shape(dims)))
-    arguments = [_array(a) if isinstance(a, SimpleNamespace) else a for a in module.arguments(*tensors, config=config)]
-    signature = KernelSignature(arguments, CallingConvention.cutile_python_v1())
+    signature = tile_signature(module, op, dims, config)
     signature = signature.with_mangled_symbol(function._annotated_function.pyfunc.__name__)
     with tempfile.TemporaryDirectory() as folder:
         bytecode, file = Path(folder) / "kernel.tileirbc", Path(folder) / "kernel.cubin"
@@ -215,6 +211,17 @@ def _cutile(job: Job, dims) -> Compiled:
         job=job, dims=dims, kernel=signature.symbol, grid=module.grid(dims, config), threads=cubins.threads(binary),
         compiler=f"cuTile {importlib.metadata.version('cuda-tile')}, tileiras {tile_releases.version(job.release)}", cubin=binary,
     )  # fmt: skip
+
+
+def tile_signature(module, operation, dims, config: dict):
+    """The signature that a kernel of a cuTile file is compiled for, as ``ct.launch`` makes it at ``dims`` with ``config``."""
+    from cuda.tile.compilation import CallingConvention, KernelSignature
+
+    # the launcher asks its tensors for nothing but their shapes
+    tensors = [SimpleNamespace(name=name, shape=shape) for name, shape in operation.input_shapes(dims).items()]
+    tensors.append(SimpleNamespace(name="out", shape=operation.output_shape(dims)))
+    arguments = [_array(a) if isinstance(a, SimpleNamespace) else a for a in module.arguments(*tensors, config=config)]
+    return KernelSignature(arguments, CallingConvention.cutile_python_v1())
 
 
 def _array(tensor: SimpleNamespace):

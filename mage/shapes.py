@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from mage import operations, vocabulary
+from mage import operations, search, vocabulary
 from mage.errors import RequestError
 
-SEARCHED = "max-autotune-no-cudagraphs"
+SEARCHED = search.MODE
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib.util
 import io
-from types import SimpleNamespace
 
 from mage import configurations, cubins, describe, kernels, offline, operations, tile_limits, tuned
 from mage.offline import Compiled, Job
@@ -54,14 +53,11 @@ def summary(found: list[dict]) -> str:
 
 def compiled(name: str, config: dict, arch: str = ARCH) -> Compiled:
     """One configuration, hints and all, compiled for ``arch`` as it is launched at the operation's own shape."""
-    from cuda.tile.compilation import CallingConvention, KernelSignature, export_kernel
+    from cuda.tile.compilation import export_kernel
 
     module, operation = kernels.load(f"cutile/{name}"), operations.get(name)
     kernel, dims = configurations.tile_kernel(module, config), operation.default_dims
-    shapes = {**operation.input_shapes(dims), "out": operation.output_shape(dims)}
-    tensors = [SimpleNamespace(name=tensor, shape=shape) for tensor, shape in shapes.items()]
-    arguments = [offline._array(a) if isinstance(a, SimpleNamespace) else a for a in module.arguments(*tensors, config=config)]
-    signature = KernelSignature(arguments, CallingConvention.cutile_python_v1())
+    signature = offline.tile_signature(module, operation, dims, config)
     signature = signature.with_mangled_symbol(configurations.function_name(kernel))
     made = io.BytesIO()
     export_kernel(kernel, [signature], made, gpu_code=arch, output_format="cubin")

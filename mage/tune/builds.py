@@ -101,19 +101,12 @@ def _compile_only(module, built: list) -> None:
 
 
 def _cutile(subject: Subject, config: Config, arch: str) -> dict:
-    from types import SimpleNamespace
-
-    from cuda.tile.compilation import CallingConvention, KernelSignature, export_kernel
+    from cuda.tile.compilation import export_kernel
 
     from mage import offline
 
     module = kernels.load(Path(subject.source))
-    operation = operations.get(subject.operation)
-    tensors = [SimpleNamespace(name=name, shape=shape) for name, shape in operation.input_shapes(subject.dims).items()]
-    tensors.append(SimpleNamespace(name="out", shape=operation.output_shape(subject.dims)))
-    arguments = module.arguments(*tensors, config=config)
-    arguments = [offline._array(one) if isinstance(one, SimpleNamespace) else one for one in arguments]
-    signature = KernelSignature(arguments, CallingConvention.cutile_python_v1())
+    signature = offline.tile_signature(module, operations.get(subject.operation), subject.dims, config)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "kernel.cubin"
         export_kernel(configurations.tile_kernel(module, config), [signature], str(file), gpu_code=arch, output_format="cubin")
