@@ -36,8 +36,8 @@ def gate(results: Sequence[GateResult]) -> TableView:
         "Largest error is against the FP32 reference, absolute; the FP64 ratio is the largest error over the spread of "
         "the exact result, for the operations that sum products."
     )
-    if when := max((result.found for result in results if result.found), default=None):
-        note += f" Gated on this machine at {when[:16].replace('T', ' ')} UTC; of code, kernels and releases nothing has changed since."
+    if any(result.found for result in results):
+        note += " Gated on this machine; of code, kernels and releases nothing has changed since."
     if any(result.where in _SIMULATED for result in results):
         note += (
             " On the host a thread of a CUDA C++ kernel is a thread of the operating system, and a Triton program is "
