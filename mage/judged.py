@@ -16,6 +16,28 @@ PART = {"span_us": "spans", "kernel_us": "kernels"}
 """The part of a session whose rounds a quantity was taken in."""
 
 
+@dataclass(frozen=True)
+class Key:
+    """What a verdict is about: a quantity and how its calls were submitted, warm. Only equal keys are compared."""
+
+    quantity: str
+    mode: str = "awaited"
+
+    @property
+    def words(self) -> str:
+        """``kernel time, awaited``, ``span a call, graph of ten`` or ``span, awaited``."""
+        return {KERNEL: "kernel time, awaited", GRAPH: "span a call, graph of ten"}.get(self, "span, awaited")
+
+    def value(self, result: Result) -> stats.Value | None:
+        """Median of ``result`` at this key in µs, with quartiles; None where it was not taken."""
+        return stats.value(result, self.quantity, "median", mode=self.mode)
+
+
+KERNEL = Key("kernel_us")
+GRAPH = Key("span_us", "graph-10")
+CALL = Key("span_us")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Judged:
     """``result`` against ``other``, the best of the other implementations at the same shape."""
@@ -30,9 +52,25 @@ def measured(evidence: Evidence) -> bool:
     return evidence.origin != "published"
 
 
-def quantity(evidence: Evidence) -> str:
-    """What verdicts are about: kernel time on a GPU, the time around a call on a CPU."""
-    return "kernel_us" if evidence.device.kind == "gpu" else "span_us"
+def key(evidence: Evidence) -> Key:
+    """What verdicts of this session are about: on a GPU kernel time, on a CPU the time around a call.
+
+    A session without a single accepted kernel time (no profiler on that machine, or every capture void) is judged by
+    the next best that keeps the host out: the time a call in a graph of ten, the gaps between its kernels included.
+    """
+    if evidence.device.kind != "gpu":
+        return CALL
+    if any(one.kernels for one in evidence.results):
+        return KERNEL
+    graphs = any(entry.mode == GRAPH.mode for one in evidence.results for entry in one.spans)
+    return GRAPH if graphs else CALL
+
+
+def instead(evidence: Evidence) -> str | None:
+    """Why a session on a GPU is not judged by kernel time, as a sentence; None where it is."""
+    if not measured(evidence) or evidence.device.kind != "gpu" or key(evidence) == KERNEL:
+        return None
+    return f"No kernel time of {evidence.experiment} was accepted (see what was voided), so this is the {key(evidence).words}."
 
 
 def loaded(evidence: Evidence, quantity: str) -> frozenset[int]:
@@ -41,17 +79,17 @@ def loaded(evidence: Evidence, quantity: str) -> frozenset[int]:
 
 
 def against_best(
-    result: Result, every: Sequence[Result], quantity: str, left_out: frozenset[int] = frozenset()
+    result: Result, every: Sequence[Result], key: Key = KERNEL, left_out: frozenset[int] = frozenset()
 ) -> Judged | None:
-    """``result`` against the fastest row of another implementation among ``every``, by median.
+    """``result`` against the fastest row of another implementation among ``every``, by median at ``key``.
 
     None where there is no such row, or where too few rounds are left to judge by.
     """
-    timed = [(value.value, one) for one in peers(result, every) if (value := stats.value(one, quantity, "median"))]
+    timed = [(value.value, one) for one in peers(result, every) if (value := key.value(one))]
     if not timed:
         return None
     best = min(timed, key=lambda pair: pair[0])[1]
-    verdict = verdicts.between(result, best, quantity, left_out=left_out)
+    verdict = verdicts.between(result, best, key.quantity, key.mode, left_out=left_out)
     return Judged(result=result, other=best, verdict=verdict) if verdict else None
 
 
@@ -62,10 +100,10 @@ def peers(result: Result, every: Sequence[Result]) -> list[Result]:
 
 
 def against_each(
-    result: Result, every: Sequence[Result], quantity: str, left_out: frozenset[int] = frozenset()
+    result: Result, every: Sequence[Result], key: Key = KERNEL, left_out: frozenset[int] = frozenset()
 ) -> list[Judged]:
     """``result`` against every row of another implementation at its shape, where enough rounds are left to judge by."""
-    found = [(other, verdicts.between(result, other, quantity, left_out=left_out)) for other in peers(result, every)]
+    found = [(other, verdicts.between(result, other, key.quantity, key.mode, left_out=left_out)) for other in peers(result, every)]
     return [Judged(result=result, other=other, verdict=verdict) for other, verdict in found if verdict]
 
 

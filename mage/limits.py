@@ -8,22 +8,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mage import operations, stats
+from mage import operations
+from mage.judged import KERNEL, Key
 from mage.schema import Ceilings, Result
 
 
 @dataclass(frozen=True, kw_only=True)
 class Placed:
-    """``intensity`` in flops per byte, ``rate`` in TFLOP/s from the median warm kernel time."""
+    """``intensity`` in flops per byte, ``rate`` in TFLOP/s from the median warm time."""
 
     result: Result
     intensity: float
     rate: float
 
 
-def place(result: Result) -> Placed | None:
-    """Where a row stands; None where it has no kernel time."""
-    time = stats.value(result, "kernel_us", "median")
+def place(result: Result, key: Key = KERNEL) -> Placed | None:
+    """Where a row stands by its time at ``key``; None where it has none."""
+    time = key.value(result)
     if time is None:
         return None
     operation = operations.get(result.operation)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mage import crosscheck, judged, operations, shapes, stats, verdicts
+from mage.judged import Key
 from mage.schema import Evidence, Result
 from mage.verdicts import Verdict
 
@@ -18,14 +19,14 @@ def text(records: Sequence[Evidence]) -> str:
     for record in records:
         for result in record.results:
             rows.setdefault(result.key, (result, record))
-    quantity = judged.quantity(first)
+    key = judged.key(first)
     head = (
         "operation", "implementation", "kernel warm [q1-q3]", "cold", "awaited", "cold", "batch", "graph", "launches",
         "against the best other",
     )  # fmt: skip
     lines = [head]
     every = [result for result, _ in rows.values()]
-    loaded = judged.loaded(first, quantity)
+    loaded = judged.loaded(first, key.quantity)
     for result in every:
         kernel = _quartiles(result, "kernel_us")
         name = _name(result)
@@ -44,13 +45,14 @@ def text(records: Sequence[Evidence]) -> str:
                 _median(result, "span_us", "batch-10", "warm"),
                 _median(result, "span_us", "graph-10", "warm"),
                 "-" if result.launches is None else f"{result.launches} ({result.framework_launches} fills)",
-                _verdict(result, every, quantity, loaded),
+                _verdict(result, every, key, loaded),
             )
         )
     widths = [max(len(line[column]) for line in lines if len(line) == len(head)) for column in range(len(head))]
     shown = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=False)).rstrip() for line in lines]
     together = first.model_copy(update={"results": tuple(every)})
-    return "\n".join([*shown, "", *_by_shape(together, every, quantity, loaded), *_checks(records), *_about(records)])
+    instead = [sentence] if (sentence := judged.instead(first)) else []
+    return "\n".join([*shown, "", *instead, *_by_shape(together, every, key, loaded), *_checks(records), *_about(records)])
 
 
 def ratio_to_copy(evidence: Evidence, row: Result) -> Verdict | None:
@@ -124,8 +126,8 @@ def _quartiles(result: Result, quantity: str) -> str:
     return "-" if value is None else f"{value.value:.2f} [{value.low:.2f}-{value.high:.2f}]"
 
 
-def _verdict(result: Result, every: Sequence[Result], quantity: str, loaded: frozenset[int]) -> str:
-    found = judged.against_best(result, every, quantity, loaded)
+def _verdict(result: Result, every: Sequence[Result], key: Key, loaded: frozenset[int]) -> str:
+    found = judged.against_best(result, every, key, loaded)
     if found is None:
         return "-"
     return f"{_said(found.verdict)} {_name(found.other)}"
@@ -140,11 +142,11 @@ def _name(result: Result) -> str:
     return shapes.key("", result.implementation, result.variant, result.at).removeprefix("/")
 
 
-def _by_shape(first: Evidence, every: Sequence[Result], quantity: str, loaded: frozenset[int]) -> list[str]:
+def _by_shape(first: Evidence, every: Sequence[Result], key: Key, loaded: frozenset[int]) -> list[str]:
     """The newest hand-written row of every shape against each peer there, and against a copy of its bytes."""
     lines = []
     for row in judged.newest_by_shape(first):
-        found = judged.against_each(row, every, quantity, loaded)
+        found = judged.against_each(row, every, key, loaded)
         said = [f"{_name(one.other)} {_said(one.verdict)}" for one in found]
         copy = ratio_to_copy(first, row) if row.operation in ("gelu", "layernorm") else None
         said += [f"a copy of its bytes {_said(copy)}"] if copy else []

@@ -167,9 +167,9 @@ def test_a_row_is_judged_by_its_own_shape_alone():
     record = session()
     own, there = judged.newest_by_shape(record)
     assert (own.key, there.key) == ("gelu/cuda:elementwise", "gelu/cuda:elementwise@512x768")
-    best = judged.against_best(there, record.results, "kernel_us")
+    best = judged.against_best(there, record.results)
     assert best.other.key == "gelu/triton:fixed@512x768" and best.verdict.word == "slower"
-    each = judged.against_each(there, record.results, "kernel_us")
+    each = judged.against_each(there, record.results)
     assert [(one.other.variant, one.verdict.word) for one in each] == [(None, "faster"), ("fixed", "slower"), ("tuned", "slower")]
     assert {one.other.at for one in each} == {"512x768"}
 

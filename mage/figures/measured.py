@@ -31,7 +31,8 @@ def roofline(evidence: Evidence, *, operations: Chosen = None, implementations: 
     """
     title = "What each kernel reaches, and what the device allows"
     rows = selection.rows(evidence, operations, implementations) if judged.measured(evidence) else []
-    points = [(row, placed) for row in rows if (placed := limits.place(row.result))]
+    key = judged.key(evidence)
+    points = [(row, placed) for row in rows if (placed := limits.place(row.result, key))]
     ceilings = evidence.ceilings
     table = _table(points, ceilings)
     if not points or ceilings is None or not ceilings.dram_gb_s or not ceilings.l2_gb_s or not ceilings.fp32_tflops:
@@ -39,9 +40,10 @@ def roofline(evidence: Evidence, *, operations: Chosen = None, implementations: 
     page = Page()
     _plane(page, [placed for _, placed in points], ceilings)
     _strips(page, points, ceilings)
-    page.paragraph("TFLOP/s from the median warm kernel time, logarithmic scales.")
+    page.paragraph(f"TFLOP/s from the median warm {key.words}; logarithmic scales.")
     page.paragraph("In each row: dashed line, limit by DRAM; solid line, limit by L2; both at most the FP32 rate.")
-    note = (
+    note = f"{instead} " if (instead := judged.instead(evidence)) else ""
+    note += (
         "Flops per byte count every input read once and the output written once. The limits were measured in the same session: "
         "a large copy from DRAM, the fastest warm copy from L2, a loop of multiply-adds. Warm data come from L2, so a mark may "
         "stand above the DRAM line."

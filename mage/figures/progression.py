@@ -11,7 +11,8 @@ from mage import own_stages, palette, rounding, selection
 from mage.display import FigureView, TableView
 from mage.figures.canvas import LINE, MARGIN, SMALL, WIDTH, Page, drawing, plain, raised, ticks_to, vertical_grid, width, wrapped
 from mage.figures.words import times
-from mage.schema import Evidence, Stage
+from mage.own_stages import Shown
+from mage.schema import Evidence
 from mage.selection import Chosen
 
 HAND_WRITTEN = ("cuda", "rust-oxide")
@@ -28,7 +29,7 @@ class Step:
     ``changed`` is the short account of the record that lists all stages; the stage's own may be longer.
     """
 
-    stage: Stage
+    stage: Shown
     changed: str
     read_from: str
     factor: float | None
@@ -40,6 +41,8 @@ def progression(
 ) -> FigureView:
     """Kernel time in µs of every stage of the hand-written kernels, each kernel on its own scale from zero.
 
+    A session without kernel times gives what it is judged by instead (``judged.key``), and the figure says so.
+
     A record lists the stages and names the experiment whose capture holds each value. The value is read
     from that experiment if it is among ``evidence``; else it is the listing record's own, and the table
     says so. Factors lie between captures of different sessions: they are printed, without a verdict.
@@ -48,17 +51,19 @@ def progression(
     hand = set(HAND_WRITTEN) & set(selection.words("implementations", implementations))
     kernels = {operation: _steps(records, operation) for operation in selection.words("operations", operations)} if hand else {}
     kernels = {operation: steps for operation, steps in kernels.items() if steps}
-    table = _table(kernels)
+    words = own_stages.words(records[0])
+    table = _table(kernels, words)
     title = "How each hand-written kernel reached its time"
     if not kernels:
         return FigureView("progression", None, title, "", table)
     page = Page()
     for operation, steps in kernels.items():
-        page.heading(palette.OPERATIONS[operation], "kernel time, µs")
+        page.heading(palette.OPERATIONS[operation], f"{words}, µs")
         _stair(page, steps)
     together = own_stages.one_session(records[0])
     page.paragraph(f"÷ is the factor from the stage above; the stages come from {'one session' if together else 'different sessions'}.")
-    note = "Kernel time at each stage, the experiment it is read from, and what changed. Each kernel has its own scale, from zero. "
+    note = f"{words.capitalize()} at each stage, the experiment it is read from, and what changed. "
+    note += "Each kernel has its own scale, from zero. "
     note += (
         "All were measured in one session; each is its median."
         if together
@@ -66,21 +71,21 @@ def progression(
     )
     used = [record for record in records if record.experiment in {step.read_from for steps in kernels.values() for step in steps}]
     figure = page.finish(selection.source(used or records))
-    return FigureView("progression", figure, title, _in_words(kernels), table, note=note)
+    return FigureView("progression", figure, title, _in_words(kernels, words), table, note=note)
 
 
 def _steps(records: list[Evidence], operation: str) -> list[Step]:
     """The stages of ``operation`` from the record that lists most of them."""
-    lists = [(record, [stage for stage in own_stages.of(record) if stage.operation == operation]) for record in records]
+    lists = [(record, [stage for stage in own_stages.shown(record) if stage.operation == operation]) for record in records]
     listing, stages = max(lists, key=lambda pair: len(pair[1]))
     by_name = {record.experiment: record for record in records}
     steps: list[Step] = []
     for stage in stages:
         holder = by_name.get(stage.read_from)
-        found = next((own for own in own_stages.of(holder) if own.key == stage.key), None) if holder else None
+        found = next((own for own in own_stages.shown(holder) if own.key == stage.key), None) if holder else None
         read_from = stage.read_from if found or holder is listing else f"{stage.read_from}, as {listing.experiment} states it"
         drawn = found or stage
-        factor = steps[-1].stage.kernel_us / drawn.kernel_us if steps else None
+        factor = steps[-1].stage.time_us / drawn.time_us if steps else None
         steps.append(Step(stage=drawn, changed=times(stage.changed), read_from=read_from, factor=factor))
     return steps
 
@@ -93,10 +98,10 @@ def _stair(page: Page, steps: list[Step]) -> None:
         tops.append(page.y)
         page.y += BAR + 5
     height, wide = page.y - top, WIDTH - 2 * MARGIN - RIGHT
-    high = max(step.stage.kernel_us for step in steps)
+    high = max(step.stage.time_us for step in steps)
     panel = page.panel(MARGIN, top, wide, height, ylim=(height, 0))
     panel.set_xlim(0, high)
-    times = [step.stage.kernel_us for step in steps]
+    times = [step.stage.time_us for step in steps]
     for at, time, step in zip(tops, times, steps, strict=True):
         panel.bar([0], [BAR], [time], at - top, align="edge", color=palette.tint(COLOUR, 0.3), lw=0)
         number = rounding.half_up(time, 2)
@@ -146,27 +151,28 @@ def _bracketed(factor: float | None) -> str:
     return f" ({_factor(factor)})" if factor else ""
 
 
-def _in_words(kernels: dict[str, list[Step]]) -> str:
+def _in_words(kernels: dict[str, list[Step]], words: str) -> str:
     parts = []
     for operation, steps in kernels.items():
-        listed = (f"{step.stage.stage} {rounding.half_up(step.stage.kernel_us, 2)}{_bracketed(step.factor)}" for step in steps)
+        listed = (f"{step.stage.stage} {rounding.half_up(step.stage.time_us, 2)}{_bracketed(step.factor)}" for step in steps)
         parts.append(f"{palette.OPERATIONS[operation]}: {', '.join(listed)}")
-    return f"Stairs of kernel time in microseconds, one stage after the other. {'. '.join(parts)}."
+    return f"Stairs of {words} in microseconds, one stage after the other. {'. '.join(parts)}."
 
 
-def _table(kernels: dict[str, list[Step]]) -> TableView:
-    columns = ["Kernel", "Stage", "Kernel time", "Factor", "Span", "Read from", "What changed"]
+def _table(kernels: dict[str, list[Step]], words: str) -> TableView:
+    time = words.capitalize()
+    columns = ["Kernel", "Stage", time, "Factor", "Span", "Read from", "What changed"]
     records = [
         (
-            palette.OPERATIONS[operation], step.stage.stage, step.stage.kernel_us, step.factor, step.stage.span_us,
+            palette.OPERATIONS[operation], step.stage.stage, step.stage.time_us, step.factor, step.stage.span_us,
             step.read_from, times(step.stage.changed),
         )
         for operation, steps in kernels.items()
         for step in steps
     ]  # fmt: skip
     frame = pd.DataFrame(records, columns=columns)
-    formats = {"Kernel time": ".2f", "Factor": ".2f", "Span": ".2f"}
+    formats = {time: ".2f", "Factor": ".2f", "Span": ".2f"}
     return TableView(
-        "progression-values", frame, "Kernel time by stage", units={"Kernel time": "µs", "Span": "µs"}, formats=formats,
-        row_heads=2, missing="no stage before it", note="Factor: kernel time of the stage before, divided by this one's.",
+        "progression-values", frame, f"{time} by stage", units={time: "µs", "Span": "µs"}, formats=formats,
+        row_heads=2, missing="no stage before it", note="Factor: time of the stage before, divided by this one's.",
     )  # fmt: skip

@@ -38,13 +38,13 @@ STALLS = {
 def verdicts(evidence: Evidence, *, operations: Chosen = None, implementations: Chosen = None) -> TableView:
     """Every row against the fastest row of another implementation, from paired rounds of this session."""
     columns = ["Operation", "Shape", "Implementation", "Median", "Best other", "Ratio", "Low", "High", "Verdict"]
-    quantity = judged.quantity(evidence)
-    unjudged = judged.loaded(evidence, quantity)
+    key = judged.key(evidence)
+    unjudged = judged.loaded(evidence, key.quantity)
     chosen = [row.result for row in selection.rows(evidence, operations, implementations)] if judged.measured(evidence) else []
     records = []
     for result in chosen:
-        median = stats.value(result, quantity, "median")
-        found = judged.against_best(result, chosen, quantity, unjudged)
+        median = key.value(result)
+        found = judged.against_best(result, chosen, key, unjudged)
         ratio = found.verdict.ratio if found else None
         records.append(
             {
@@ -66,7 +66,8 @@ def verdicts(evidence: Evidence, *, operations: Chosen = None, implementations: 
         evidence, chosen, "results",
         units={"Median": "µs"}, formats={"Median": ".2f", **dict.fromkeys(numbers, ".3f")}, row_heads=3, missing="not measured",
         note=sentences(
-            f"{QUANTITIES[quantity].capitalize()}, awaited, warm. Ratio: this row's time over the other's, paired by round; "
+            judged.instead(evidence),
+            f"{key.words.capitalize()}, warm. Ratio: this row's time over the other's, paired by round; "
             "Low and High: 95 % interval of its median. Faster or slower only where the whole interval lies outside 0.99 to 1.01, "
             "same where it lies inside, else ambiguous. The other is the fastest by median that is chosen here. "
             f"{loaded} No verdict: fewer than three rounds were left.",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from mage import crosscheck, judged, palette, selection, stats, summary, vocabulary
+from mage import crosscheck, judged, palette, selection, summary, vocabulary
 from mage.display import TableView
+from mage.judged import Key
 from mage.schema import Evidence, Result
 from mage.selection import Chosen
 from mage.tables.measured import no_samples
@@ -20,27 +21,27 @@ def shapes(evidence: Evidence, *, operations: Chosen = None) -> TableView:
     columns = [
         "Operation", "Shape", "Inputs", "Hand-written", "Time", "Best peer", "Its time", "Ratio", "Low", "High", "Verdict", "Of a copy",
     ]  # fmt: skip
-    quantity = judged.quantity(evidence)
-    unjudged = judged.loaded(evidence, quantity)
+    key = judged.key(evidence)
+    unjudged = judged.loaded(evidence, key.quantity)
     rows = pick(judged.newest_by_shape(evidence), operations) if judged.measured(evidence) else []
-    records = [_shape(row, evidence, quantity, unjudged) for row in rows]
+    records = [_shape(row, evidence, key, unjudged) for row in rows]
     numbers = ("Ratio", "Low", "High", "Of a copy")
     empty = no_samples(evidence) or f"{evidence.experiment} has no hand-written kernel at any shape of the selection."
     return TableView(
         "shapes", pd.DataFrame(records, columns=columns), f"Hand-written kernels of {evidence.experiment} at every shape measured",
         units={"Time": "µs", "Its time": "µs"}, formats={"Time": ".2f", "Its time": ".2f", **dict.fromkeys(numbers, ".3f")},
         row_heads=2, missing="not measured", empty=empty,
-        note=f"{QUANTITIES[quantity].capitalize()}, awaited, warm, medians. Ratio: our time over the best peer's at the same shape "
+        note=f"{key.words.capitalize()}, warm, medians. Ratio: our time over the best peer's at the same shape "
         "and inputs, paired by round; Low and High: 95 % interval of its median; verdicts as in every table. Of a copy: our time "
         "over that of a device copy of as many bytes in the same rounds, for the operations that are little else. Power-law: "
         "edges end at few nodes, the share of nodes with d edges falling as d^−2.5.",
     )  # fmt: skip
 
 
-def _shape(row: Result, evidence: Evidence, quantity: str, unjudged: frozenset[int]) -> dict:
-    median = stats.value(row, quantity, "median")
-    found = judged.against_best(row, evidence.results, quantity, unjudged)
-    other = found and stats.value(found.other, quantity, "median")
+def _shape(row: Result, evidence: Evidence, key: Key, unjudged: frozenset[int]) -> dict:
+    median = key.value(row)
+    found = judged.against_best(row, evidence.results, key, unjudged)
+    other = found and key.value(found.other)
     ratio = found.verdict.ratio if found else None
     copy = summary.ratio_to_copy(evidence, row) if row.operation in COPIED else None
     return {

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from mage import own_stages, selection
+from mage import judged, own_stages, selection
 from mage.display import TableView
-from mage.schema import Evidence, Stage
+from mage.schema import Evidence
 from mage.selection import Chosen
 from mage.tables.rows import implementation, operation, pick, sentences, table, written
 
@@ -17,32 +18,33 @@ TOGETHER = "All stages were measured in one session; times are medians."
 
 
 def stages(evidence: Evidence, *, operations: Chosen = None, implementations: Chosen = None) -> TableView:
-    """Kernel time of every stage, the experiment whose capture holds it, and the factor to the stage before."""
-    columns = ["Operation", "Stage", "Published as", "Read from", "Kernel time", "Factor", "What changed"]
+    """Time of every stage, the experiment whose capture holds it, and the factor to the stage before."""
+    time = own_stages.words(evidence).capitalize()
+    columns = ["Operation", "Stage", "Published as", "Read from", time, "Factor", "What changed"]
     records = [
         {
             "Operation": operation(row),
             "Stage": row.stage,
             "Published as": row.label,
             "Read from": row.read_from,
-            "Kernel time": row.kernel_us,
-            "Factor": before.kernel_us / row.kernel_us if before else None,
+            time: row.time_us,
+            "Factor": before.time_us / row.time_us if before else None,
             "What changed": written(row.changed.replace("start: ", "").replace("start", "first arrangement")),
         }
-        for before, row in _with_the_one_before(_chosen(evidence, operations, implementations))
+        for before, row in _with_the_one_before(_chosen(own_stages.shown(evidence), operations, implementations))
     ]
     return table(
         "stages", records, columns, "Stages of the hand-written kernels, and how much faster each is than the one before",
-        evidence, own_stages.of(evidence), "stages",
-        units={"Kernel time": "µs", "Factor": "×"}, formats={"Kernel time": ".2f", "Factor": ".2f"},
-        row_heads=2, missing="no stage before it", note=_said(evidence),
+        evidence, own_stages.shown(evidence), "stages",
+        units={time: "µs", "Factor": "×"}, formats={time: ".2f", "Factor": ".2f"}, row_heads=2, missing="no stage before it",
+        note=sentences(judged.instead(evidence), _said(evidence)),
     )  # fmt: skip
 
 
 def stage_spans(evidence: Evidence, *, operations: Chosen = None, implementations: Chosen = None) -> TableView:
     """Time around one awaited call of every stage, beside the kernel time in it."""
     columns = ["Operation", "Stage", "Published as", "Span", "Kernel time", "Difference", "Factor"]
-    chosen = [row for row in _chosen(evidence, operations, implementations) if row.span_us]
+    chosen = [row for row in _chosen(own_stages.of(evidence), operations, implementations) if row.span_us]
     records = [
         {
             "Operation": operation(row),
@@ -70,7 +72,7 @@ def stage_spans(evidence: Evidence, *, operations: Chosen = None, implementation
 
 def rewrites(evidence: Evidence, *, operations: Chosen = None, implementations: Chosen = None) -> TableView:
     """What the newest stage of each kernel asks of the device, against the one it replaced."""
-    chosen = _chosen(evidence, operations, implementations)
+    chosen = _chosen(own_stages.of(evidence), operations, implementations)
     last_two = [row for name in dict.fromkeys(row.operation for row in chosen) for row in _last_two(chosen, name)]
     columns = ["Operation", "Stage", "Kernel", "Blocks", "Threads", "Registers", "Shared memory"]
     records = [
@@ -122,10 +124,10 @@ def _breaking(name: str) -> str:
     return name.replace("_", "_\u200b") if len(name) > 24 else name
 
 
-def _chosen(evidence: Evidence, operations: Chosen, implementations: Chosen) -> list[Stage]:
-    """Stages of the chosen operations, if the hand-written kernels, whose stages they are, are chosen too."""
+def _chosen(stages: Sequence, operations: Chosen, implementations: Chosen) -> list:
+    """Those of the chosen operations, if the hand-written kernels, whose stages they are, are chosen too."""
     hand = set(HAND_WRITTEN) & set(selection.words("implementations", implementations))
-    return pick(own_stages.of(evidence), operations) if hand else []
+    return pick(stages, operations) if hand else []
 
 
 def _said(evidence: Evidence) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mage import judged, palette, schema_search, selection, stats, verdicts
+from mage import judged, palette, schema_search, selection, verdicts
 from mage.display import TableView
 from mage.schema import Evidence
 from mage.schema_search import Candidate, Config, SearchRun
@@ -168,12 +168,13 @@ def tuned_effect(evidence: Evidence, operations: Chosen, implementations: Chosen
     """Fixed and tuned variant of every implementation that has both, from paired rounds of one session."""
     rows = [row.result for row in selection.rows(evidence, operations, implementations)]
     tuned = [one for one in rows if one.variant == "tuned"]
-    quantity = judged.quantity(evidence)
+    key = judged.key(evidence)
+    unjudged = judged.loaded(evidence, key.quantity)
     records = []
     for one in tuned:
         plain = next((row for row in rows if (row.key, row.dims) == (one.key.replace(":tuned", ":fixed"), one.dims)), None)
-        found = plain and verdicts.between(one, plain, quantity, left_out=judged.loaded(evidence, quantity))
-        mine, theirs = (_middle(row, quantity) if row else None for row in (one, plain))
+        found = plain and verdicts.between(one, plain, key.quantity, key.mode, left_out=unjudged)
+        mine, theirs = ((value := key.value(row)) and value.value if row else None for row in (one, plain))
         records.append(
             {
                 "Operation": operation(one),
@@ -192,7 +193,8 @@ def tuned_effect(evidence: Evidence, operations: Chosen, implementations: Chosen
         f"What tuning changed in {evidence.experiment}", evidence, tuned, "tuned row",
         units={"Fixed": "µs", "Tuned": "µs"}, formats={"Fixed": ".2f", "Tuned": ".2f", **dict.fromkeys(("Ratio", "Low", "High"), ".3f")},
         row_heads=2, missing="not measured",
-        note="Kernel time, warm. Ratio: tuned over fixed, paired by round of this session; Low and High: 95 % interval of its median.",
+        note=f"{key.words.capitalize()}, warm. Ratio: tuned over fixed, paired by round of this session; Low and High: 95 % interval "
+        "of its median.",
     )  # fmt: skip
 
 
@@ -239,8 +241,3 @@ def _fate(run: SearchRun, one: Candidate) -> str:
 def _rule(reason: str | None) -> str:
     """What reasons of one kind have in common: their words, without the numbers."""
     return "".join(letter for letter in reason or "" if not letter.isdigit()).split(":")[0]
-
-
-def _middle(row, quantity: str) -> float | None:
-    value = stats.value(row, quantity, "median")
-    return value and value.value
