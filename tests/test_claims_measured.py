@@ -7,7 +7,7 @@ from mage.claims import Quotes
 from mage.errors import ClaimError
 from mage.schema import Round
 from mage.tables.launch_cost import cost_us, launch_cost
-from tests.measured import record
+from tests.measured import record, result
 
 ROW = "made-up-001 results[{}]"
 CUDA, TRITON, LIBRARY = (ROW.format(f"gelu/{name}") for name in ("cuda:pipeline", "triton:tuned", "pytorch"))
@@ -72,6 +72,16 @@ def test_a_launch_costs_what_the_span_holds_beside_timer_and_kernel():
     # span 39.6, two kernels of a quarter of that each, the timer's own 6
     assert cost_us(row, 6.0) == pytest.approx(39.6 - 6 - 19.8, abs=0.06)
     assert frame["Launch cost"].iloc[-1] == pytest.approx(cost_us(row, 6.0))
-    assert frame["Less than PyTorch by"].iloc[-1] == pytest.approx(frame["Launch cost"].iloc[0] - frame["Launch cost"].iloc[-1])
+    assert frame["Graph of ten"].isna().all() and frame["Over the graph"].isna().all()
     assert cost_us(row, None) is None
     assert launch_cost(evidence.load("mage-006")).frame.empty
+
+
+def test_what_an_awaited_call_takes_over_one_in_a_graph_needs_no_kernel_time():
+    row = result("gelu", "cuda", "quads", 20.0) | {"kernels": []}
+    row["spans"].append({"mode": "graph-10", "cache": "warm", "rounds_us": [[9.0, 9.5, 10.0]] * 3})
+    made = record(results=[row], rounds=[Round(part="spans", number=0, empty_us=(6.0,)).model_dump()])
+    (shown,) = launch_cost(made).frame.to_dict("records")
+    # samples of the span: 20 + (0, 1, 2) + (0, 0.1, 0.2), a stall of 60 in each round
+    assert shown["Graph of ten"] == 9.5 and shown["Over the graph"] == pytest.approx(shown["Span"] - 6.0 - 9.5)
+    assert shown["Kernel"] is None and shown["Launch cost"] is None

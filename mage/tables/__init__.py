@@ -9,6 +9,7 @@ from mage.tables.code import access_census, code_census, kernel_code, norm_censu
 from mage.tables.conditions import conditions, observations
 from mage.tables.fetch import who_fetches
 from mage.tables.gate import gate, refused
+from mage.tables.launch_cost import launch_cost
 from mage.tables.launching import host_costs, launch_graph, launch_matched, launch_modes
 from mage.tables.limits import tile_limits
 from mage.tables.measured import claims_here, counters, modes_here, session, verdicts, voids
@@ -24,7 +25,7 @@ from mage.tables.tuning import not_timed, searches
 __all__ = [
     "access_census", "attempts", "claim", "claims_here", "code_census", "conditions", "contracts", "controls",
     "correctness", "counters", "cross_check", "cross_check_timers", "drift", "gate", "host_costs", "kernel_code", "kernel_times",
-    "launch_graph", "launch_matched", "launch_modes", "modes_here", "norm_census", "not_timed", "observations", "refused",
+    "launch_cost", "launch_graph", "launch_matched", "launch_modes", "modes_here", "norm_census", "not_timed", "observations", "refused",
     "repeated", "requests", "residency", "results", "reuse_order", "rewrites", "search", "searches", "session", "shapes",
     "stage_spans", "stages", "steps", "tile_census", "tile_effect", "tile_limits", "tile_sweep", "verdicts", "voids",
     "who_fetches", "worse_tile",

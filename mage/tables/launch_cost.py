@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 
-from mage import judged, palette, selection, stats
+from mage import judged, palette, selection
 from mage.display import TableView
 from mage.schema import Evidence, Result
 from mage.selection import Chosen
@@ -27,41 +25,43 @@ def cost_us(result: Result, empty_us: float | None) -> float | None:
 
     It can be a little below zero: a kernel of a few µs starts while the timer's second event is still being submitted.
     """
-    span, kernel = (stats.value(result, quantity, "median") for quantity in ("span_us", "kernel_us"))
+    span, kernel = (key.value(result) for key in (judged.CALL, judged.KERNEL))
     return None if None in (span, kernel, empty_us) else span.value - empty_us - kernel.value
 
 
 def launch_cost(evidence: Evidence, *, operations: Chosen = None, implementations: Chosen = None) -> TableView:
-    """Span, kernel time and what is left of the span for the launch, of every row of a measured session."""
-    columns = ["Operation", "Implementation", "Span", "Kernel", "Launch cost", "Less than PyTorch by", "Host time"]
+    """Span, kernel time and what is left of the span for the launch, of every row of a measured session.
+
+    Beside them a call in a graph of ten, whose launch the host has no part in, and what the awaited call takes over it.
+    """
+    columns = ["Operation", "Implementation", "Span", "Kernel", "Launch cost", "Graph of ten", "Over the graph", "Host time"]
     numbers = columns[2:]
     rows = [row.result for row in selection.rows(evidence, operations, implementations)] if judged.measured(evidence) else []
     empty = empty_span_us(evidence) if rows else None
-    records = [_record(row, rows, empty) for row in rows]
+    records = [_record(row, empty) for row in rows]
     return TableView(
         "launch-cost", pd.DataFrame(records, columns=columns), f"What a launch costs in {evidence.experiment}, awaited, warm",
         units=dict.fromkeys(numbers, "µs"), formats=dict.fromkeys(numbers, ".2f"), row_heads=2, missing="not taken",
         empty=no_samples(evidence) or f"Nothing in {evidence.experiment} matches the selection.",
         note=sentences(
             f"Medians. Launch cost: span less the timer's empty span ({empty:.2f} µs) less kernel time." if empty else None,
-            "It is below zero where the kernel starts while the second event is still being submitted. Host time: submitting one "
-            "of ten calls, as the host's clock sees it.",
+            "It is below zero where the kernel starts while the second event is still being submitted. Over the graph: span less "
+            "empty span less a call in a graph of ten; at most the launch cost, since that call holds the gap before the next. "
+            "Host time: submitting one of ten calls, as the host's clock sees it.",
             left_out(evidence, implementations),
         ),
     )  # fmt: skip
 
 
-def _record(row: Result, rows: Sequence[Result], empty: float | None) -> dict:
-    span, kernel = (stats.value(row, quantity, "median") for quantity in ("span_us", "kernel_us"))
-    cost = cost_us(row, empty)
-    library = next((one for one in rows if (one.operation, one.implementation, one.at) == (row.operation, "pytorch", row.at)), None)
-    beside = cost_us(library, empty) if library else None
+def _record(row: Result, empty: float | None) -> dict:
+    span, kernel, graph = (key.value(row) for key in (judged.CALL, judged.KERNEL, judged.GRAPH))
     return {
         "Operation": operation(row),
         "Implementation": palette.label(row.implementation, row.variant),
         "Span": span and span.value,
         "Kernel": kernel and kernel.value,
-        "Launch cost": cost,
-        "Less than PyTorch by": None if None in (cost, beside) or row is library else beside - cost,
+        "Launch cost": cost_us(row, empty),
+        "Graph of ten": graph and graph.value,
+        "Over the graph": None if None in (span, graph, empty) else span.value - empty - graph.value,
         "Host time": float(np.median(row.host_us)) if row.host_us else None,
     }

@@ -1,0 +1,158 @@
+"""Notes 010 and 011: what they say of the hand-written kernels is what the samples of their session say.
+
+Medians and ratios are taken here from the evidence files with the standard library, apart from mage, and looked for
+in the pages that `python -m mage run` makes of them.
+"""
+
+import json
+import re
+import statistics
+
+import pytest
+from bs4 import BeautifulSoup
+
+NOTES = {"h200-010": "note-010-ahead-of-the-library", "h200-011": "note-011-the-other-four"}
+# Row, peer: what the answers compare, in a graph of ten.
+COMPARED = {
+    "h200-010": [("matmul/cuda:banks", "matmul/pytorch"), ("matmul/cuda:banks", "matmul/triton:tuned")],
+    "h200-011": [
+        ("layernorm/cuda:registers", "layernorm/triton:tuned"),
+        ("triangle/cuda:shared", "triangle/cutile:tuned"),
+        ("triangle/cuda:shared", "triangle/pytorch"),
+        ("neighbor/cuda:warp", "neighbor/triton:tuned"),
+        ("gelu/cuda:quads", "gelu/triton:tuned"),
+    ],
+}
+
+
+def key(row: dict) -> str:
+    return f"{row['operation']}/{row['implementation']}" + (f":{row['variant']}" if row.get("variant") else "")
+
+
+def span(row: dict, mode: str, cache: str = "warm") -> list[list[float]]:
+    return next((one["rounds_us"] for one in row["spans"] if (one["mode"], one["cache"]) == (mode, cache)), [])
+
+
+def plain(text: str) -> str:
+    return " ".join(text.replace("\u202f", " ").replace("\u00a0", " ").split())
+
+
+def near(printed: str, value: float) -> bool:
+    """Whether ``printed`` is ``value`` to within one last printed digit."""
+    decimals = len(printed.partition(".")[2])
+    return abs(float(printed) - value) <= 1.01 * 10**-decimals
+
+
+@pytest.fixture(scope="module")
+def evidence(repository):
+    return {name: json.loads((repository / f"outputs/retained/{name}/evidence.json").read_text()) for name in (*NOTES, "h200-attempts")}
+
+
+@pytest.fixture(scope="module")
+def rows(evidence):
+    """Rows at the operations' own shapes, by key."""
+    return {name: {key(row): row for row in evidence[name]["results"] if not row.get("at")} for name in NOTES}
+
+
+@pytest.fixture(scope="module")
+def runs(start_note, start_mage, copied_tree):
+    changed = copied_tree("changed")
+    file = changed.root / "outputs/retained/h200-attempts/evidence.json"
+    assert "45.06" in file.read_text()
+    file.write_text(file.read_text().replace("45.06", "47.06"))
+    started = {name: start_note(name) for name in NOTES}
+    started["changed"] = (start_mage("run", NOTES["h200-010"], "-e", "h200-010", root=changed.root), changed)
+    return {name: (process.wait(), tree) for name, (process, tree) in started.items()}
+
+
+@pytest.fixture(scope="module")
+def pages(runs):
+    found = {}
+    for name in NOTES:
+        result, tree = runs[name]
+        assert result.rc == 0, result.said
+        found[name] = BeautifulSoup((tree.output(name) / "report.html").read_text(), "html.parser")
+    return found
+
+
+def answer(soup: BeautifulSoup) -> str:
+    """The text between "The answer" and "How sure we are"."""
+    whole = plain(soup.select_one("main").get_text(" "))
+    return whole.split("The answer", 1)[1].split("How sure we are", 1)[0]
+
+
+@pytest.mark.parametrize("name", NOTES)
+def test_the_answer_gives_the_medians_and_paired_ratios_of_the_samples(name, pages, rows):
+    said = answer(pages[name])
+    for ours, peer in COMPARED[name]:
+        mine, theirs = (span(rows[name][one], "graph-10") for one in (ours, peer))
+        middle = statistics.median(value for samples in mine for value in samples)
+        assert any(near(text, middle) for text in re.findall(r"(\d+\.\d+) µs", said)), (ours, middle)
+        ratio = statistics.median(statistics.median(a) / statistics.median(b) for a, b in zip(mine, theirs, strict=True))
+        found = [text for text in re.findall(r"(\d\.\d{3}) \(95 % interval", said) if near(text, ratio)]
+        assert found, (ours, peer, ratio)
+        word = "faster" if ratio < 0.97 else "slower" if ratio > 1.03 else "ambiguous"
+        assert re.search(rf"{found[0]} \(95 % interval [\d.]+–[\d.]+: {word}\)", said)
+
+
+@pytest.mark.parametrize("name", NOTES)
+def test_every_hand_written_row_has_the_smallest_span_or_the_note_says_which(name, rows):
+    """ "All four are the shortest" and "the smallest span of all": true of the newest stage of each operation."""
+    for operation in {one.partition("/")[0] for one in rows[name]}:
+        middle = {
+            one: statistics.median(value for samples in span(row, "awaited") for value in samples)
+            for one, row in rows[name].items()
+            if one.startswith(operation + "/") and span(row, "awaited")
+        }
+        assert min(middle, key=middle.get).startswith(f"{operation}/cuda:"), middle
+
+
+@pytest.mark.parametrize("name", NOTES)
+def test_a_reader_is_told_that_there_is_no_kernel_time_and_why(name, pages, evidence):
+    assert not any(row.get("kernels") for row in evidence[name]["results"])
+    assert any("power cap" in void["reason"] and void["quantity"] == "kernel_us" for void in evidence[name]["voids"])
+    whole = plain(pages[name].select_one("main").get_text(" "))
+    assert f"No kernel time of {name} was accepted" in whole and "power limit" in whole
+    shown = plain(pages[name].select_one("#table-voids").get_text(" "))
+    assert "software power cap" in shown
+
+
+@pytest.mark.parametrize("name", NOTES)
+def test_what_did_not_pay_stands_with_its_number(name, pages, evidence):
+    shown = plain(pages[name].select_one("#table-attempts").get_text(" "))
+    own = [one for one in evidence["h200-attempts"]["attempts"] if (one["operation"] == "matmul") == (name == "h200-010")]
+    assert len(own) >= 18
+    for one in own:
+        low = one["value_us"][0] if isinstance(one["value_us"], list) else one["value_us"]
+        assert plain(one["label"]) in shown and f"{low:.2f}" in shown
+
+
+def test_the_shapes_are_all_there_with_their_verdicts(pages):
+    table = pages["h200-010"].select_one("#table-shapes")
+    verdicts = [plain(row.get_text(" ")) for row in table.select("tbody tr")]
+    assert (
+        len(verdicts) == 9 and sum("slower" in one for one in verdicts) == 1 and "512³" in next(one for one in verdicts if "slower" in one)
+    )
+    assert len(pages["h200-011"].select_one("#table-shapes").select("tbody tr")) == 16
+
+
+def test_other_timers_stand_beside(pages, evidence):
+    shown = plain(pages["h200-010"].select_one("#table-cross-check-timers").get_text(" "))
+    assert "cuda-bench" in shown and "ncu" in shown
+    sure = plain(pages["h200-010"].select_one("main").get_text(" "))
+    for one in evidence["h200-010"]["cross_checks"]:
+        if one["instrument"] == "cuda-bench" and one["mode"] == "graph-10" and one["row"] in ("matmul/cuda:banks", "matmul/triton:tuned"):
+            assert any(near(text, one["time_us"]) for text in re.findall(r"(\d+\.\d\d) µs", sure))
+
+
+def test_a_changed_number_stops_the_note(runs):
+    result, tree = runs["changed"]
+    assert result.rc == 1 and "45.06" in result.message and "h200-attempts" in result.message
+    assert not (tree.output("h200-010") / "report.html").exists()
+
+
+@pytest.mark.parametrize("name", NOTES)
+def test_the_notes_keep_the_order_of_the_series(name, pages):
+    heads = [plain(head.get_text()) for head in pages[name].select("main h2")]
+    assert "The answer" in heads[:2] and heads[-2] == "Limits" and heads[-1].startswith("Method")
+    assert "How sure we are" in [plain(head.get_text()) for head in pages[name].select("h3")]
