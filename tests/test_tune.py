@@ -77,6 +77,8 @@ def launch(X, bias, Y, config=FIXED):
     if do == "overfit" and other:
         Y.zero_()
         return
+    if do.endswith("aborts on other inputs") and of_seed(X, CONFIRM):
+        os.abort()
     time.sleep((30 if do == "lucky" and other else config["rest"]) / 1000)
     torch.ops.aten.gelu.out(X + bias, approximate="tanh", out=Y)
     if do == "changes its input":
@@ -164,6 +166,23 @@ def test_one_that_is_right_only_on_the_inputs_it_was_chosen_on_is_not_chosen(sea
     run = searched({"do": "overfit", "rest": 0}, {"do": "right", "rest": 1})
     assert row(run, do="overfit").state == WRONG and "in the confirmation, on other inputs: " in row(run, do="overfit").reason
     assert run.chosen == {"do": "right", "rest": 1}
+
+
+@pytest.mark.parametrize(
+    ("fixed", "winner", "chosen", "why"),
+    [
+        ("it aborts on other inputs", "right", "right", "the fixed configuration could not be timed"),
+        ("right", "it aborts on other inputs", "right", "no candidate was faster than the fixed configuration"),
+        ("this aborts on other inputs", "that aborts on other inputs", None, "no candidate could be timed and confirmed"),
+    ],
+)
+def test_the_one_that_brings_the_confirmation_down_is_the_one_that_is_blamed(searched, kernel, fixed, winner, chosen, why):
+    kernel.write_text(KERNEL.replace('FIXED = {"do": "right"', f'FIXED = {{"do": "{fixed}"'))
+    run = searched({"do": winner, "rest": 1})
+    for one in run.candidates:
+        crashed = (CRASHED, "in the confirmation, on other inputs: its process ended: signal SIGABRT")
+        assert (one.state, one.reason) == (crashed if "aborts" in one.config["do"] else (TIMED, None)), one.config
+    assert (run.chosen and run.chosen["do"]) == chosen and why in run.why
 
 
 def test_a_winner_that_is_not_faster_in_another_process_on_other_inputs_gives_way_to_the_fixed_one(searched):

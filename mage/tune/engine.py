@@ -243,18 +243,7 @@ class _Search:
             answer = self._measure(self.engine._timer, finalists, operations.SEED, whole=False)
             if answer.get("state") == TIMED:
                 return self._measured([self.configs[number] for number in finalists], answer), answer["metric"]
-            failed = [number for number in finalists if same(self.configs[number]) in answer.get("wrong", {})]
-            if not failed and len(finalists) > 1:
-                # One of them brings the process down: which one shows when each is alone.
-                alone = {number: self._measure(self.engine._timer, [number], operations.SEED, whole=False) for number in finalists}
-                failed = [number for number, said in alone.items() if said.get("state") != TIMED]
-                for number in failed:
-                    self._fail(number, alone[number], "in the run-off")
-                if not failed:
-                    raise MageError(f"{self.subject.name}: the run-off failed, and no candidate fails alone: {answer['reason']}")
-            else:
-                for number in failed or finalists:
-                    self._fail(number, answer, "in the run-off")
+            self._blame(self.engine._timer, finalists, answer, operations.SEED, whole=False, where="in the run-off")
             finalists = [number for number in finalists if self._rows[number]["state"] == TIMED]
         return [], self._final
 
@@ -270,9 +259,7 @@ class _Search:
             numbers = [self._number(config) for config in both]
             answer = self._measure(self.engine._confirmer, numbers, CONFIRM_SEED, whole=True)
             if answer.get("state") != TIMED:
-                wrong = [number for number in numbers if same(self.configs[number]) in answer.get("wrong", {})]
-                for number in wrong or numbers[:1]:
-                    self._fail(number, answer, "in the confirmation, on other inputs")
+                self._blame(self.engine._confirmer, numbers, answer, CONFIRM_SEED, whole=True, where="in the confirmation, on other inputs")
                 ranked = [one for one in ranked if self._rows[self._number(one.config)]["state"] == TIMED]
                 was = was if self._rows[0]["state"] == TIMED else None
                 continue
@@ -292,6 +279,22 @@ class _Search:
         configs = [self.configs[number] for number in numbers]
         task = {"do": "measure", "subject": self.subject.as_dict(), "configs": configs, "seed": seed, "whole": whole}
         return self.engine.one(worker, task, self.engine.limits.measure_s)
+
+    def _blame(self, worker: Worker, numbers: list[int], answer: dict, seed: int, *, whole: bool, where: str) -> None:
+        """Write the failure into the row of each of ``numbers`` that failed when they were measured together, or MageError."""
+        if wrong := [number for number in numbers if same(self.configs[number]) in answer.get("wrong", {})]:
+            alone = dict.fromkeys(wrong, answer)
+        elif len(numbers) == 1:
+            alone = {numbers[0]: answer}
+        else:
+            # One of them brings the process down: which one shows when each is alone.
+            alone = {number: self._measure(worker, [number], seed, whole=whole) for number in numbers}
+            alone = {number: said for number, said in alone.items() if said.get("state") != TIMED}
+            if not alone:
+                reason = _screened(answer)["reason"]
+                raise MageError(f"{self.subject.name}: the measurement {where} failed, and no candidate fails alone: {reason}")
+        for number, said in alone.items():
+            self._fail(number, said, where)
 
     def _fail(self, number: int, answer: dict, where: str) -> None:
         row = _screened(answer)
