@@ -16,8 +16,8 @@ import textwrap
 
 import pytest
 
-from mage import operations, paths, tune
-from mage.errors import MageError, RequestError
+from mage import locks, operations, paths, tune
+from mage.errors import BusyError, MageError, RequestError
 from mage.schema_search import CRASHED, HUNG, REFUSED, TIMED, UNCOMPILED, UNFINISHED, WRONG, Candidate, Measured
 from mage.tune import command, ledger, process, rules, subject
 from mage.tune.engine import CONFIRM_SEED, Engine, Limits
@@ -221,7 +221,22 @@ def test_a_spent_budget_leaves_rows_that_say_so(searched):
     assert run.budget_s == 4 and len(run.candidates) == 21 and run.chosen is not None
 
 
-def test_the_public_calls_search_a_declared_space_and_sweep_given_configurations(kernel):
+@pytest.fixture
+def own_device(monkeypatch):
+    """A device of this test's own, which no other run on this machine asks for."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", f"tune-{os.getpid()}")
+
+
+@pytest.mark.parametrize("call", ["search", "sweep"])
+def test_the_public_calls_take_the_device_and_start_nothing_while_another_run_has_it(kernel, own_device, monkeypatch, call):
+    options = [["rest=3"]] if call == "sweep" else []
+    with locks.device(), monkeypatch.context() as nothing:
+        nothing.setattr(process.Worker, "start", lambda worker: pytest.fail("a worker was started"))
+        with pytest.raises(BusyError, match=f"is busy: held by process {os.getpid()}"):
+            getattr(tune, call)("gelu", "python", *options, source=kernel, dims=DIMS)
+
+
+def test_the_public_calls_search_a_declared_space_and_sweep_given_configurations(kernel, own_device):
     run = tune.search("gelu", "python", source=kernel, dims=DIMS)
     assert run.kind == "search" and run.space == {"do": ("right", "wrong"), "rest": (1, 8)} and len(run.candidates) == 4
     assert run.candidates[0].config == run.fixed and run.count(WRONG) == 2

@@ -15,13 +15,13 @@ import contextlib
 import os
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
-from mage import operations, paths, tuned
+from mage import locks, operations, paths, tuned
 from mage.errors import MageError, RequestError
 from mage.schema_search import (
     CRASHED,
@@ -38,7 +38,7 @@ from mage.schema_search import (
 from mage.tune import ledger, process, rules
 from mage.tune.metrics import METRICS
 from mage.tune.process import Worker
-from mage.tune.show import Show
+from mage.tune.show import Show, suited
 from mage.tune.subject import GPU, Config, Subject, distinct, same
 
 CONFIRM_SEED = operations.SEED + 7919
@@ -55,8 +55,18 @@ class Limits:
     finalists: int = 4
 
 
+@contextlib.contextmanager
+def on_device(place: str) -> Iterator[Engine]:
+    """An engine that has the device to itself, as every search must. BusyError names who holds it; no process is started then."""
+    with locks.device(), Engine(place, show=suited()) as engine:
+        yield engine
+
+
 class Engine:
-    """The processes of one command, which several searches share. A context manager: leaving it ends them all."""
+    """The processes of one command, which several searches share. A context manager: leaving it ends them all.
+
+    It takes no lock: ``on_device`` does.
+    """
 
     def __init__(self, place: str = GPU, *, builders: int | None = None, limits: Limits | None = None, show: Show | None = None):
         self.place, self.limits, self.show = place, limits or Limits(), show or Show()
