@@ -150,6 +150,13 @@ def test_measured_evidence_with_many_variants_can_be_read(name, statistic):
     assert "max-autotune" in words(view) or name == "reuse_and_ratio"
 
 
+@pytest.mark.parametrize("times", [1e3, 1e5])
+@pytest.mark.parametrize("name", ["kernel_time", "spans", "kernel_and_span"])
+def test_numbers_of_a_slow_device_fit_too(name, times):
+    view = getattr(figures, name)(measured.record(times=times), statistic="median")
+    assert re.search(r"\d{5}" if times < 1e4 else r"\d{7}", words(view)) and faults(view.figure) == []
+
+
 @pytest.mark.parametrize("name", ["kernel_time", "spans", "kernel_and_span"])
 def test_later_records_can_be_read_beside_the_first(name):
     view = getattr(figures, name)(load(4, 3))
