@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
-from mage import gate_cases, implementations, kernels, operations, search
+from mage import gate_cases, implementations, kernels, operations, vocabulary
 from mage.code_view import CodeView
 from mage.errors import MageError, RequestError
 from mage.gate import GateResult
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from mage.schema import Evidence
 
 Dims = tuple[int, ...] | None
-SEARCH = search.MODE
 INTERPRETED_ELEMENTS = 2**16
 """Elements of an output up to which Triton's interpreter takes seconds."""
 ROUNDS = 12
@@ -31,7 +30,7 @@ def gated(operation: str, names: Sequence[str], dims: Dims) -> list[GateResult]:
     """The gate of every variant of ``names``; what cannot run here says why."""
     known = operations.get(operation)
     dims = known.check_dims(dims)
-    rows = [row for row in implementations.available(operation) if row.implementation in names and row.variant != SEARCH]
+    rows = [row for row in implementations.available(operation) if row.implementation in names and row.variant != vocabulary.SEARCHING]
     rows = [_without_long_builds(row, names) for row in rows]
     return [gate_cases.check(_case(row, dims), row) for row in rows]
 
@@ -72,7 +71,7 @@ def timed(operation: str, names: Sequence[str], dims: Dims, rounds: int | None) 
 def _no_time(row: Row) -> str:
     if row.where in (HOST, INTERPRETER):
         return f"runs in {row.where} here, which shows whether it is right and has no time"
-    if row.variant == SEARCH:
+    if row.variant == vocabulary.SEARCHING:
         return "a search of minutes: make measure has it"
     return row.why_not or "not taken"
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mage import configurations, cuda_stages, kernels, operations, tuned
+from mage import configurations, cuda_stages, kernels, operations, tuned, vocabulary
 from mage.errors import RequestError
 from mage.operations import Operation
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     import torch
 
 NAMES = ("pytorch", "pytorch-compiled", "triton", "cutile", "cuda", "numpy")
-COMPILED_MODES = ("default", "max-autotune-no-cudagraphs")
 
 GPU, CPU, HOST, INTERPRETER = "gpu", "cpu", "host C++", "Triton interpreter"
 
@@ -89,7 +88,7 @@ def variants(operation: str | Operation, implementation: str) -> tuple[str | Non
         return tuple(cuda_stages.STAGES[operation.name])
     return {
         "pytorch": (None,),
-        "pytorch-compiled": COMPILED_MODES,
+        "pytorch-compiled": vocabulary.COMPILED_MODES,
         "triton": ("fixed", tuned.VARIANT),
         "cutile": ("fixed", tuned.VARIANT),
         "numpy": (None,),

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mage import vocabulary
+
 BLACK, BLUE, VERMILLION, GREEN, PURPLE = "#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 COLOURS = (BLACK, BLUE, VERMILLION, GREEN, PURPLE)
 
@@ -78,7 +80,7 @@ _MARKERS = {
     "fixed": "o",
     "default": "o",
     "tuned": "s",
-    "max-autotune-no-cudagraphs": "D",
+    vocabulary.SEARCHING: "D",
 }
 _STAGE_MARKERS = ("o", "^", "v", "s", "D", "P", "X")
 _DASHES = {"o": "-", "s": (0, (4, 1.5)), "D": (0, (1, 1))}
