@@ -15,6 +15,7 @@ from matplotlib.text import Text
 
 from mage import evidence, figures, images, palette, vocabulary
 from mage.errors import RequestError
+from mage.figures import bars, canvas
 
 PHONE = 328
 """CSS pixels that a phone's column leaves for a figure."""
@@ -155,6 +156,14 @@ def test_measured_evidence_with_many_variants_can_be_read(name, statistic):
 def test_numbers_of_a_slow_device_fit_too(name, times):
     view = getattr(figures, name)(measured.record(times=times), statistic="median")
     assert re.search(r"\d{5}" if times < 1e4 else r"\d{7}", words(view)) and faults(view.figure) == []
+
+
+def test_words_behind_bars_end_on_the_page():
+    page, long = canvas.Page(), "123456 fastest of them all published"
+    named = [bars.Named(name="a", value=3.0, words="3"), bars.Named(name="b", value=123456.0, words=long, strong=True)]
+    with images.settings():
+        bars.bars(page, [*named, bars.Named(name="none", value=None, words="crashed")], palette.TILE.colour)
+        assert faults(page.finish("a test")) == []
 
 
 @pytest.mark.parametrize("name", ["kernel_time", "spans", "kernel_and_span"])
