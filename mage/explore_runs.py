@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 Dims = tuple[int, ...] | None
 INTERPRETED_ELEMENTS = 2**16
 """Elements of an output up to which Triton's interpreter takes seconds."""
-ROUNDS = 12
 
 
 def gated(operation: str, names: Sequence[str], dims: Dims) -> list[GateResult]:
