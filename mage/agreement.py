@@ -2,8 +2,8 @@
 
 Two sessions on one device agree on a row within 2 %, or 0.1 µs where that is more. A row that does not agree is
 explained where another kernel ran, or the same one in another configuration: a search may pick differently each
-time. A row without a time is explained by its gate or its voids. Whatever is left is unexplained. No verdict is drawn
-from two sessions.
+time. A row without a time is explained by its gate or its voids. Whatever is left is unexplained. A row that only one
+session has is listed with what the other one lacks: there is nothing to agree on. No verdict is drawn from two sessions.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mage import evidence as records
-from mage import stats
+from mage import selection, stats
 from mage.errors import RequestError
 from mage.schema import Evidence, Result, Void
 
 WITHIN, WITHIN_US = 0.02, 0.1
-AGREES, EXPLAINED, DISAGREES = "agrees", "explained", "DISAGREES"
+AGREES, EXPLAINED, DISAGREES, ALONE = "agrees", "explained", "DISAGREES", "in one only"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One row of two sessions: medians in µs, one of the three words, and why it is not the first."""
+    """One row of two sessions: medians in µs (None: no time), one of the four words, and why it is not the first."""
 
     key: str
     one_us: float | None
@@ -37,22 +37,49 @@ class Row:
 
 
 def rows(one: Evidence, other: Evidence) -> list[Row]:
-    """Every row that both sessions have, in the order of the first. RequestError for sessions of two devices."""
+    """Every row of the first session in its order, then those that the other alone has. RequestError for sessions of two
+    devices, for one session named twice, and where no row is in both."""
     if one.device.name != other.device.name:
         devices = f"{one.experiment} was measured on {one.device.name}, {other.experiment} on {other.device.name}"
         raise RequestError(f"{devices}: nothing to agree on")
     if one.when == other.when:
         raise RequestError(f"{one.experiment} and {other.experiment} come from one session: of course they agree; name two sessions")
-    theirs = {row.key: row for row in other.results}
-    pairs = [(row, theirs[row.key]) for row in one.results if row.key in theirs and theirs[row.key].dims == row.dims]
-    if not pairs:
+    mine, theirs = ({_name(row): row for row in record.results} for record in (one, other))
+    if not mine.keys() & theirs.keys():
         raise RequestError(f"{one.experiment} and {other.experiment} have no row in common")
-    return [_row(mine, yours, one, other) for mine, yours in pairs]
+    found = [_row(row, theirs[name], one, other) if name in theirs else _alone(row, other, one_us=_time(row)) for name, row in mine.items()]
+    return found + [_alone(row, one, other_us=_time(row)) for name, row in theirs.items() if name not in mine]
+
+
+def _name(row: Result) -> tuple[str, tuple[int, ...]]:
+    return row.key, row.dims
+
+
+def _time(result: Result) -> float | None:
+    found = stats.value(result, "kernel_us", "median")
+    return found and found.value
+
+
+def _alone(row: Result, without: Evidence, *, one_us: float | None = None, other_us: float | None = None) -> Row:
+    """A row that the session ``without`` does not have, and what that one has instead."""
+    return Row(key=row.key, one_us=one_us, other_us=other_us, word=ALONE, why=f"{without.experiment} has {_lacks(row, without)}")
+
+
+def _lacks(row: Result, without: Evidence) -> str:
+    same = [one for one in without.results if one.operation == row.operation]
+    if not same:
+        return f"no row of {row.operation}"
+    if shapes := [one.dims for one in same if one.key == row.key]:
+        return f"it at {selection.shape(shapes[0])}, not at {selection.shape(row.dims)}"
+    if all(one.at != row.at for one in same):
+        return f"no row of {row.operation} at {row.at or 'its usual shape'}"
+    if all(one.implementation != row.implementation for one in same):
+        return f"no {row.implementation} row of {row.operation}"
+    return f"{row.implementation} rows of {row.operation}, and not this one"
 
 
 def _row(mine: Result, yours: Result, one: Evidence, other: Evidence) -> Row:
-    values = [stats.value(result, "kernel_us", "median") for result in (mine, yours)]
-    times = [value and value.value for value in values]
+    times = [_time(result) for result in (mine, yours)]
     made = {"key": mine.key, "one_us": times[0], "other_us": times[1]}
     if None in times:
         missing = [(result, record) for result, record, time in ((mine, one, times[0]), (yours, other, times[1])) if time is None]
@@ -110,6 +137,6 @@ def text(found: Sequence[Row]) -> str:
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     shown = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
     counts = ", ".join(f"{sum(one.word == word for one in found)} {said}" for word, said in (
-        (AGREES, "agree"), (EXPLAINED, "explained"), (DISAGREES, "unexplained")
+        (AGREES, "agree"), (EXPLAINED, "explained"), (DISAGREES, "unexplained"), (ALONE, "in one session only")
     ))  # fmt: skip
     return "\n".join([*shown, f"{len(found)} rows: {counts}"])

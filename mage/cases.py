@@ -9,12 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mage import gate, implementations, operations, shapes
+from mage import gate, implementations, operations, shapes, vocabulary
 from mage.gate import NOT_CHECKED, PASSED, GateResult
 from mage.implementations import CPU, GPU, Call
 from mage.judgement import judge
 from mage.plan import Plan
-from mage.search import MODE as SEARCH
 from mage.search import Candidates
 from mage.shapes import Row, Shape
 from mage.split import Split
@@ -74,7 +73,7 @@ class _Wanted:
 
     @property
     def searched(self) -> bool:
-        return self.found.variant == SEARCH
+        return self.found.variant == vocabulary.SEARCHING
 
 
 def prepare(plan: Plan, device: str, split: Split, say: Say) -> list[Case]:
@@ -131,9 +130,9 @@ def _belongs(row: implementations.Row, shape: Shape, device: str, plan: Plan) ->
     if shape.at and not shapes.measured_there(row.operation, row.implementation, row.variant, plan.shape_rows):
         return False
     if device.startswith("cuda"):
-        return row.implementation != "numpy" and (plan.searched or row.variant != SEARCH)
+        return row.implementation != "numpy" and (plan.searched or row.variant != vocabulary.SEARCHING)
     # Triton's interpreter and the host build show whether a kernel is right; they are never timed.
-    return row.where == CPU and row.variant != SEARCH
+    return row.where == CPU and row.variant != vocabulary.SEARCHING
 
 
 def _prepare(wanted: _Wanted, reason: str | None, make_inputs: Callable, known: dict, device: str, split: Split, say: Say) -> Case:

@@ -22,10 +22,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mage import apart, stats
+from mage import apart, stats, vocabulary
 from mage.plan import A_BATCH, AWAITED, COLD, GRAPH, WARM
 from mage.schema import Evidence, KernelCounters, Result, TimerCheck
-from mage.shapes import SEARCHED, Row
+from mage.shapes import Row
 
 PACKAGE = "cuda-bench"
 NCU = "ncu"
@@ -53,7 +53,7 @@ def chosen(rows: Sequence[Row]) -> list[Row]:
     """
     last: dict[tuple[str, str], Row] = {}
     for row in rows:
-        if row.at is None and row.variant != SEARCHED:
+        if row.at is None and row.variant != vocabulary.SEARCHING:
             last[row.operation, row.implementation] = row
     return list(last.values())
 

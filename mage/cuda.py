@@ -207,28 +207,6 @@ def resources(operation: str, stage: str, arch: str, text: str | None = None) ->
 # -- launch --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Launch:
-    """One kernel launch, ready to go: ``run()`` queues it on PyTorch's current stream and returns at once.
-
-    ``which`` is the kernel that really runs; ``asked`` the stage that was asked for, and ``reasons`` why each
-    stage before ``which`` cannot take this request. ``grid`` in blocks, ``block`` in threads. The launch
-    holds on to its tensors; the tensors' values may change between runs, their addresses may not.
-    """
-
-    run: Callable[[], None] = field(repr=False)
-    out: torch.Tensor = field(repr=False)
-    operation: str
-    asked: str
-    which: str
-    reasons: tuple[str, ...]
-    grid: cuda_stages.Grid
-    block: cuda_stages.Grid
-    arch: str
-    launches: int = 1
-    allocates: bool = False
-
-
 def device_arch(device: torch.device | int) -> str:
     """Architecture name of a CUDA device, e.g. ``sm_90``."""
     import torch
@@ -245,40 +223,26 @@ def shared_limit(device: torch.device | int) -> int:
 
 
 def prepare(
-    operation: str,
-    stage: str,
-    dims: tuple[int, ...],
-    inputs: Mapping[str, torch.Tensor],
-    out: torch.Tensor,
-    text: str | None = None,
-    config: Mapping[str, int] | None = None,
-) -> Launch:
-    """Build, load and bind one stage: kernel arguments are the inputs in their order, then ``out``, then ``dims``.
+    operation: str, stage: cuda_stages.Stage, dims: tuple[int, ...], tensors: Sequence[torch.Tensor], text: str | None = None
+) -> Callable[[], None]:
+    """Build, load and bind ``stage``, which was chosen for this request (``cuda_stages.choose``); the result as of ``bind``.
 
-    The inputs must have passed the operation's checks. ``text`` replaces the kernel file's text (a defect on
-    purpose), ``config`` parameters of the stage. A stage that cannot take the request gives way to its
-    fallback. RequestError when the tensors are not on the current device.
+    ``tensors``: the inputs in their order, then the output, then the stage's workspace if it has one; the inputs
+    must have passed the operation's checks. ``text`` replaces the kernel file's text (a defect on purpose).
+    RequestError when the tensors are not on the current device.
     """
     import torch
 
-    device = out.device
+    device = tensors[0].device
     if device.type != "cuda":
-        raise RequestError(f"cuda {operation} {stage}: the tensors are on {device}; move them to a GPU")
+        raise RequestError(f"cuda {operation} {stage.name}: the tensors are on {device}; move them to a GPU")
     if device.index != torch.cuda.current_device():
         raise RequestError(
-            f"cuda {operation} {stage}: the tensors are on {device} and the current device is "
+            f"cuda {operation} {stage.name}: the tensors are on {device} and the current device is "
             f"cuda:{torch.cuda.current_device()}; prepare and run under `with torch.cuda.device({device.index})`"
         )
-    choice = cuda_stages.choose(operation, stage, dims, inputs, out, config, shared_limit(device))
-    arch = device_arch(device)
-    grid, block = choice.stage.grid(dims), choice.stage.block
-    tensors = (*inputs.values(), out)
-    if choice.stage.workspace:
-        floats, counters = choice.stage.workspace(dims)
-        tensors += (torch.empty(floats, device=device), torch.zeros(counters, dtype=torch.int32, device=device))
-    binary = build(operation, arch, text, choice.stage.defines)
-    run = bind(binary, choice.stage.kernel, tensors, dims, grid, block, shared=choice.stage.dynamic)
-    return Launch(run, out, operation, stage, choice.stage.name, choice.reasons, grid, block, arch)
+    binary = build(operation, device_arch(device), text, stage.defines)
+    return bind(binary, stage.kernel, tensors, dims, stage.grid(dims), stage.block, shared=stage.dynamic)
 
 
 def bind(

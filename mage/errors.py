@@ -31,9 +31,5 @@ class ClaimError(MageError):
     """A number quoted in a note does not agree with the evidence it is quoted from."""
 
 
-class GateError(MageError):
-    """A kernel's output is wrong, so it is neither timed nor compared."""
-
-
 class NoteFailed(MageError):
     """A note could not be executed to its end, or what it left does not verify."""

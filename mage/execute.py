@@ -183,6 +183,7 @@ class Session:
             # Without it the debugger, which nobody attaches here, warns about Python's frozen modules.
             "PYDEVD_DISABLE_FILE_VALIDATION": "1",
             kernel_launcher.PARENT: str(os.getpid()),
+            locks.RUNNER: str(os.getpid()),
             kernel_launcher.FOLDER: str(self._sockets),
         }
 

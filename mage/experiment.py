@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mage import cases, evidence, implementations, operations, params, paths, plan, record, search, shapes, together, vocabulary
+from mage import cases, evidence, implementations, operations, params, paths, plan, record, shapes, together, vocabulary
 from mage.at_hand import is_here
 from mage.cases import Case, Say, prepare
 from mage.errors import MageError, RequestError
@@ -309,7 +309,7 @@ def _count(session: Session, checker: Checker | None, split: Split, say: Say) ->
         session.counters_missing = session.cross_checks_missing = "not asked for"
         return
     # At shapes beside the operation's own a row has times and nothing else.
-    rows = [case.row for case in session.cases if case.call is not None and case.variant != search.MODE and case.at is None]
+    rows = [case.row for case in session.cases if case.call is not None and case.variant != vocabulary.SEARCHING and case.at is None]
     mine = [row.key for row in crosscheck.chosen(rows)]
     with split("cross-check"):
         checks, session.cross_checks_missing = checker.take(mine)

@@ -124,6 +124,7 @@ def code(
 ) -> CodeView:
     """The kernel's source beside what it became for ``gpu`` ("sm_90"; None: the GPU at hand, else sm_90).
 
+    The source of a CUDA C++ kernel is followed by what it uses of its file, such as the template that it is made from.
     ``variant`` is a stage of ``cuda`` (None: the newest) or ``fixed``; ``form`` "sass" or "ptx" (cuTile shows no
     PTX). The view's ``source`` and ``text`` are plain text. MageError says why a compiler refused the kernel.
     """

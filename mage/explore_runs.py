@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
-from mage import gate_cases, implementations, kernels, operations, search
+from mage import gate_cases, implementations, kernels, operations, vocabulary
 from mage.code_view import CodeView
 from mage.errors import MageError, RequestError
 from mage.gate import GateResult
@@ -21,17 +21,15 @@ if TYPE_CHECKING:
     from mage.schema import Evidence
 
 Dims = tuple[int, ...] | None
-SEARCH = search.MODE
 INTERPRETED_ELEMENTS = 2**16
 """Elements of an output up to which Triton's interpreter takes seconds."""
-ROUNDS = 12
 
 
 def gated(operation: str, names: Sequence[str], dims: Dims) -> list[GateResult]:
     """The gate of every variant of ``names``; what cannot run here says why."""
     known = operations.get(operation)
     dims = known.check_dims(dims)
-    rows = [row for row in implementations.available(operation) if row.implementation in names and row.variant != SEARCH]
+    rows = [row for row in implementations.available(operation) if row.implementation in names and row.variant != vocabulary.SEARCHING]
     rows = [_without_long_builds(row, names) for row in rows]
     return [gate_cases.check(_case(row, dims), row) for row in rows]
 
@@ -72,7 +70,7 @@ def timed(operation: str, names: Sequence[str], dims: Dims, rounds: int | None) 
 def _no_time(row: Row) -> str:
     if row.where in (HOST, INTERPRETER):
         return f"runs in {row.where} here, which shows whether it is right and has no time"
-    if row.variant == SEARCH:
+    if row.variant == vocabulary.SEARCHING:
         return "a search of minutes: make measure has it"
     return row.why_not or "not taken"
 
@@ -126,19 +124,42 @@ def _at_hand() -> str:
 
 
 def cuda_function(source: str, kernel: str) -> str:
-    """The text of ``kernel`` in a CUDA C++ file: its comment, its head and its body; the whole file if it is not found."""
+    """The text of ``kernel`` in a CUDA C++ file, then what it uses of that file, in the order there: above all the
+    template whose body it is. Each with its comment, head and body; the whole file if the kernel is not found.
+    """
     head = re.search(rf"^extern \"C\"[^;{{]*?\b{re.escape(kernel)}\(", source, re.MULTILINE)
     if not head:
         return source
-    start, depth = head.start(), 0
+    parts = {head.start(): _definition(source, head.start())}
+    named, used = _definitions(source), [parts[head.start()]]
+    while used:
+        words = set(re.findall(r"\w+", re.sub(r"//[^\n]*", "", used.pop())))
+        for name in words & named.keys():
+            at = named.pop(name)
+            parts[at] = _definition(source, at)
+            used.append(parts[at])
+    own = parts.pop(head.start())
+    return "\n\n".join(part.strip("\n") for part in (own, *(parts[at] for at in sorted(parts))))
+
+
+def _definitions(source: str) -> dict[str, int]:
+    """Where the definition of each function and type of the file begins, templates among them, and of each constant."""
+    what = r"(?:template ?<|(?:static |inline )*__device__|struct)[^;{]*?(?:(?<=struct )(\w+) \{|\b(?!__)(\w+)\()"
+    heads = re.finditer(rf"^{what}|^(?:using|constexpr [\w ]+?) (\w+) =", source, re.MULTILINE)
+    return {next(filter(None, head.groups())): head.start() for head in heads}
+
+
+def _definition(source: str, start: int) -> str:
+    """What is defined at ``start``, with the comment above it: to its closing brace, or to a semicolon outside of braces."""
+    first, depth = start, 0
     before = source[:start].splitlines(keepends=True)
     while before and (before[-1].startswith("//") or not before[-1].strip()) and not before[-1].startswith("// ---"):
-        start -= len(before.pop())
-    for place in range(head.end(), len(source)):
+        first -= len(before.pop())
+    for place in range(start, len(source)):
         depth += {"{": 1, "}": -1}.get(source[place], 0)
-        if source[place] == "}" and not depth:
-            return source[start : place + 1]
-    return source[start:]
+        if not depth and (source[place] == ";" or (source[place] == "}" and source[place + 1 : place + 2] != ";")):
+            return source[first : place + 1]
+    return source[first:]
 
 
 def python_function(source: str, kernel: str) -> str:

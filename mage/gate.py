@@ -3,7 +3,7 @@
 ``check`` makes a kernel compute twice with different inputs in the same storage, from a poisoned
 output, on a GPU once on a stream of its own, and judges every element. ``judge`` (of ``mage.judgement``)
 is the judgement alone, for an output that is already there: one taken from a timed loop, say. A result
-is plain data and goes into evidence; a kernel that failed must not be timed (``GateResult.require``).
+is plain data and goes into evidence; a kernel that did not pass (``GateResult.passed``) must not be timed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mage import implementations, operations
-from mage.errors import GateError, MageError, RequestError
+from mage.errors import MageError, RequestError
 from mage.implementations import Call, UnsupportedError
 from mage.judgement import Verdict, judge
 from mage.operations import Operation
@@ -77,13 +77,6 @@ class GateResult:
     def as_dict(self) -> dict:
         """Plain data for JSON, every field."""
         return asdict(self)
-
-    def require(self) -> GateResult:
-        """Itself if it passed; GateError otherwise, so that nothing unchecked is timed."""
-        if self.passed == PASSED:
-            return self
-        name = f"{self.operation} {self.implementation}" + (f" {self.variant}" if self.variant else "")
-        raise GateError(f"{name} at {tuple(self.dims)} {self.passed}: {self.reason}; it is not timed")
 
 
 # -- the check -------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mage import configurations, cuda_stages, kernels, operations, tuned
+from mage import configurations, cuda_stages, kernels, operations, tuned, vocabulary
 from mage.errors import RequestError
 from mage.operations import Operation
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     import torch
 
 NAMES = ("pytorch", "pytorch-compiled", "triton", "cutile", "cuda", "numpy")
-COMPILED_MODES = ("default", "max-autotune-no-cudagraphs")
 
 GPU, CPU, HOST, INTERPRETER = "gpu", "cpu", "host C++", "Triton interpreter"
 
@@ -89,7 +88,7 @@ def variants(operation: str | Operation, implementation: str) -> tuple[str | Non
         return tuple(cuda_stages.STAGES[operation.name])
     return {
         "pytorch": (None,),
-        "pytorch-compiled": COMPILED_MODES,
+        "pytorch-compiled": vocabulary.COMPILED_MODES,
         "triton": ("fixed", tuned.VARIANT),
         "cutile": ("fixed", tuned.VARIANT),
         "numpy": (None,),
@@ -329,14 +328,12 @@ def _cuda(operation, about, dims, inputs, out, config, source, host) -> Call:
 
         limit = cuda.shared_limit(out.device)
     choice = cuda_stages.choose(operation.name, variant, dims, inputs, out, config, limit)
-    stage = choice.stage
+    stage, tensors = choice.stage, _with_workspace(choice.stage, dims, inputs, out)
     if where == HOST:
-        run = _host_run(operation, stage, dims, inputs, out, source, host)
+        run = _host_run(operation, stage, dims, tensors, source, host)
     else:
-        from mage import cuda
-
         text = kernels.source(source) if isinstance(source, Path) else source
-        run = cuda.prepare(operation.name, variant, dims, inputs, out, text, config).run
+        run = cuda.prepare(operation.name, stage, dims, tensors, text)
     return Call(
         *about,
         which=stage.kernel,
@@ -350,9 +347,18 @@ def _cuda(operation, about, dims, inputs, out, config, source, host) -> Call:
     )
 
 
-def _host_run(operation, stage, dims, inputs, out, source, host) -> Callable[[], None]:
+def _with_workspace(stage, dims, inputs, out) -> list[torch.Tensor]:
+    """The tensors of one launch in the order of the kernel's parameters: inputs, output, and the stage's own workspace."""
     import torch
 
+    tensors = [*inputs.values(), out]
+    if stage.workspace:
+        floats, counters = stage.workspace(dims)
+        tensors += [torch.empty(floats, device=out.device), torch.zeros(counters, dtype=torch.int32, device=out.device)]
+    return tensors
+
+
+def _host_run(operation, stage, dims, tensors, source, host) -> Callable[[], None]:
     from mage import hostcuda
 
     text = source or kernels.path(f"cuda/{operation.name}")
@@ -361,10 +367,6 @@ def _host_run(operation, stage, dims, inputs, out, source, host) -> Callable[[],
 
         text = kernels.source(text) if isinstance(text, Path) else text
         text = cuda.with_defines(text, f"{operation.name}.cu", stage.defines)
-    tensors = [*inputs.values(), out]
-    if stage.workspace:
-        floats, counters = stage.workspace(dims)
-        tensors += [torch.empty(floats), torch.zeros(counters, dtype=torch.int32)]
     arguments = [tensor.numpy() for tensor in tensors] + list(dims)
 
     def run():

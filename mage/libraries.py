@@ -85,8 +85,6 @@ _EAGER = {
 
 # -- torch.compile ---------------------------------------------------------------------------------
 
-MODES = ("default", "max-autotune-no-cudagraphs")
-
 
 def compiled(operation: Operation, inputs: Inputs, out: torch.Tensor, mode: str) -> Prepared:
     """``torch.compile`` of the plain formula, for exactly these shapes; compiled at the first call.

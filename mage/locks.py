@@ -21,6 +21,9 @@ from pathlib import Path
 from mage import paths
 from mage.errors import BusyError, NoteFailed
 
+RUNNER = "MAGE_RUNNER"
+"""Environment variable of a note's kernel: the process that runs the note. A device which that one holds is held for the kernel."""
+
 
 @contextlib.contextmanager
 def output(experiment: str) -> Iterator[None]:
@@ -32,10 +35,13 @@ def output(experiment: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def device() -> Iterator[None]:
-    """Hold every device that this process may use, whichever tree the run is in. Raises BusyError naming the holder."""
+    """Hold every device that this process may use, whichever tree the run is in. Raises BusyError naming the holder.
+
+    In a note whose runner holds a device already nothing is taken: it is held for what the note's cells do.
+    """
     with contextlib.ExitStack() as held:
         for name in _devices():
-            held.enter_context(_hold(runtime_dir() / f"device-{name}.lock", f"device {name}"))
+            held.enter_context(_hold(runtime_dir() / f"device-{name}.lock", f"device {name}", runners=True))
         yield
 
 
@@ -72,7 +78,8 @@ def _devices() -> list[str]:
 
 
 @contextlib.contextmanager
-def _hold(path: Path, what: str, wait_s: float = 0) -> Iterator[None]:
+def _hold(path: Path, what: str, wait_s: float = 0, *, runners: bool = False) -> Iterator[None]:
+    # runners: what the runner of this very note holds is held for this process.
     from filelock import FileLock, Timeout
 
     holder = path.with_suffix(".json")
@@ -81,9 +88,14 @@ def _hold(path: Path, what: str, wait_s: float = 0) -> Iterator[None]:
         lock = FileLock(path)
         lock.acquire(timeout=wait_s)
     except Timeout:
-        raise BusyError(f"{what} is busy: {_held_by(holder)}; wait for it, or end it") from None
+        if not (runners and _is_runner(holder)):
+            raise BusyError(f"{what} is busy: {_held_by(holder)}; wait for it, or end it") from None
+        lock = None
     except (OSError, NotImplementedError) as error:
         raise NoteFailed(f"{paths.shown(path)}: cannot be locked ({error}); mend the folder") from None
+    if lock is None:
+        yield
+        return
     try:
         with contextlib.suppress(OSError):  # the lock stands without it
             _write_holder(holder)
@@ -103,6 +115,12 @@ def _write_holder(holder: Path) -> None:
     partial = holder.with_suffix(f".{os.getpid()}")
     partial.write_text(json.dumps(said), encoding="utf-8")
     os.replace(partial, holder)
+
+
+def _is_runner(holder: Path) -> bool:
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        return int(json.loads(holder.read_text(encoding="utf-8"))["pid"]) == int(os.environ[RUNNER])
+    return False
 
 
 def _held_by(holder: Path) -> str:

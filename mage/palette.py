@@ -1,4 +1,4 @@
-"""One palette: a colour says which family of implementation, a marker and a dash which variant of it.
+"""One palette: a colour says which family of implementation, a marker which variant of it.
 
 The colours are those of Okabe and Ito (2008) that reach a contrast of 3:1 on white, so that a mark can
 be told from the page; with any common colour blindness they stay apart. In grey they do not all, so no
@@ -8,6 +8,8 @@ figure leaves the telling to colour: a mark stands beside its name.
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from mage import vocabulary
 
 BLACK, BLUE, VERMILLION, GREEN, PURPLE = "#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 COLOURS = (BLACK, BLUE, VERMILLION, GREEN, PURPLE)
@@ -78,10 +80,9 @@ _MARKERS = {
     "fixed": "o",
     "default": "o",
     "tuned": "s",
-    "max-autotune-no-cudagraphs": "D",
+    vocabulary.SEARCHING: "D",
 }
 _STAGE_MARKERS = ("o", "^", "v", "s", "D", "P", "X")
-_DASHES = {"o": "-", "s": (0, (4, 1.5)), "D": (0, (1, 1))}
 
 
 def colour(implementation: str) -> str:
@@ -94,11 +95,6 @@ def marker(variant: str | None) -> str:
     if variant in _MARKERS:
         return _MARKERS[variant]
     return _STAGE_MARKERS[sum(map(ord, variant)) % len(_STAGE_MARKERS)]
-
-
-def dash(variant: str | None):
-    """The line style of a variant, as matplotlib takes it."""
-    return _DASHES.get(marker(variant), (0, (5, 1, 1, 1)))
 
 
 def label(implementation: str, variant: str | None = None) -> str:

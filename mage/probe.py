@@ -46,7 +46,6 @@ class Probe:
         wide = (8 * self.multiprocessors, 1, 1)
 
         evicted = int(2.25 * self.l2_bytes) // 16
-        self.evicted_bytes = 16 * evicted
         buffer = torch.zeros(4 * evicted, device="cuda")
         sink = torch.zeros(4, device="cuda")
         self.evict = self._bind("mage_evict", [buffer, sink], [evicted], wide)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from mage import agreement, operations, provenance, search, verdicts
+from mage import agreement, operations, provenance, verdicts, vocabulary
 from mage.cases import Case
 from mage.plan import Plan
 from mage.samples import Accepted, Key, Taken, accept, beside_the_stream, loaded_voids, marked, median, too_fast
@@ -243,7 +243,7 @@ def _result(case: Case, session: Session, judged: Judged) -> Result:
         gate=case.gate,
         max_abs_error=case.gate.get("max_abs_err"),
     )
-    if case.variant != search.MODE or not kernels:
+    if case.variant != vocabulary.SEARCHING or not kernels:
         return made
     # What a search picks differs from session to session; the kernel that ran says what it was.
     return made.model_copy(update={"note": "; ".join(filter(None, (made.note, f"the search picked {agreement.ran(made)}")))})

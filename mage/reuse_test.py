@@ -40,16 +40,34 @@ class Measured:
 
 
 def predicted(counts: pd.DataFrame, variant: str = WORSE, column: str = LEVER) -> float:
-    """Reads of ``variant`` over the kept tile's, as counted in code; the same on every GPU that was counted."""
-    compiled = counts[(counts.operation == "matmul") & (counts.implementation == "cuda") & counts.refused.isna()]
-    ratios = {
-        float(compiled[(compiled.variant == variant) & (compiled.gpu == gpu)][column].iloc[0])
-        / float(compiled[(compiled.variant == KEPT) & (compiled.gpu == gpu)][column].iloc[0])
-        for gpu in compiled.gpu.unique()
-    }
-    if len(ratios) != 1:
-        raise EvidenceError(f"{column} of {variant} over {KEPT} is {sorted(ratios)}: it differs by GPU, or there is no census of them")
-    return ratios.pop()
+    """Reads of ``variant`` over the kept tile's, as counted in code; the same on every GPU that was counted.
+
+    ``counts``: rows of ``counting.census``. EvidenceError where it lacks ``column``, lacks either kernel for a GPU, or
+    counts another ratio for another GPU.
+    """
+    if missing := [name for name in ("operation", "implementation", "variant", "gpu", "refused", column) if name not in counts]:
+        raise EvidenceError(f"the census has no column {missing[0]!r}: give what mage.census makes of matmul")
+    compiled = counts[(counts.operation == "matmul") & (counts.implementation == "cuda")]
+    ratios = {gpu: _reads(compiled, variant, gpu, column) / _reads(compiled, KEPT, gpu, column) for gpu in compiled.gpu.unique()}
+    if not ratios:
+        raise EvidenceError(f"the census has no CUDA C++ kernel of matmul: {column} of {variant} over {KEPT} is not known")
+    if len(set(ratios.values())) != 1:
+        differ = ", ".join(f"{ratio:.3g} on {gpu}" for gpu, ratio in ratios.items())
+        raise EvidenceError(f"{column} of {variant} over {KEPT} differs by GPU: {differ}")
+    return next(iter(ratios.values()))
+
+
+def _reads(compiled: pd.DataFrame, variant: str, gpu: str, column: str) -> float:
+    """``column`` of one kernel on ``gpu``; EvidenceError where it was not counted."""
+    found = compiled[(compiled.variant == variant) & (compiled.gpu == gpu)]
+    if found.empty:
+        raise EvidenceError(f"the census has no matmul {variant} for {gpu}: count it with the others")
+    row = found.iloc[0]
+    if isinstance(row.refused, str):
+        raise EvidenceError(f"matmul {variant} was not compiled for {gpu}: {row.refused}")
+    if not float(row[column]) > 0:
+        raise EvidenceError(f"{column} of matmul {variant} for {gpu} is {row[column]}: no ratio can be taken of it")
+    return float(row[column])
 
 
 def measured(records: Evidence | Sequence[Evidence], variant: str = WORSE) -> list[Measured]:

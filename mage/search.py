@@ -14,9 +14,8 @@ import sys
 import tempfile
 import time
 
-from mage import paths
+from mage import paths, vocabulary
 
-MODE = "max-autotune-no-cudagraphs"
 LONG = ("matmul", "triangle")
 """Operations whose candidates are whole matrix products; the others' search takes a few seconds."""
 
@@ -84,7 +83,7 @@ def compile_candidates(operation: str, dims: tuple[int, ...]) -> None:
     made = operations.get(operation).make_inputs(dims)
     with operations.strict_fp32():
         inputs = {name: tensor.to("cuda") for name, tensor in made.items()}
-        implementations.prepare(operation, "pytorch-compiled", MODE, inputs).run()
+        implementations.prepare(operation, "pytorch-compiled", vocabulary.SEARCHING, inputs).run()
         torch.cuda.synchronize()
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from mage import palette, vocabulary
 from mage.errors import RequestError
 from mage.schema import Evidence, Result
+from mage.schema_search import SearchRun
 
 Chosen = Iterable[str] | str | None
 
@@ -78,6 +79,13 @@ def rows(
     order = vocabulary.OPERATIONS.index
     every = [row for group in found.values() for row in group]
     return sorted(every, key=lambda row: (order(row.result.operation), palette.position(row.result.implementation)))
+
+
+def searches(evidence: Evidence, operations: Chosen = None, implementations: Chosen = None) -> list[SearchRun]:
+    """The chosen searches and sweeps of a measured session, in the order of ``rows``."""
+    wanted = words("operations", operations), words("implementations", implementations)
+    found = [run for run in evidence.searches if run.operation in wanted[0] and run.implementation in wanted[1]]
+    return sorted(found, key=lambda run: (vocabulary.OPERATIONS.index(run.operation), palette.position(run.implementation)))
 
 
 def by_shape(chosen: Iterable[Row]) -> dict[tuple[str, tuple[int, ...]], list[Row]]:

@@ -14,10 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from mage import operations, search, vocabulary
+from mage import operations, vocabulary
 from mage.errors import RequestError
-
-SEARCHED = search.MODE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,4 +140,4 @@ def measured_there(operation: str, implementation: str, variant: str | None, wan
         from mage import implementations
 
         return variant == implementations.variants(operation, "cuda")[-1]
-    return variant != SEARCHED
+    return variant != vocabulary.SEARCHING

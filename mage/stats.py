@@ -15,7 +15,7 @@ import numpy as np
 
 from mage import vocabulary
 from mage.errors import EvidenceError, RequestError
-from mage.schema import Evidence, Result
+from mage.schema import Result
 
 PUBLISHED = ("mean", "fastest-round", "slowest-round")
 """Statistics that means and the range of round means allow."""
@@ -67,11 +67,6 @@ def samples(result: Result, quantity: str, *, mode: str = "awaited", cache: str 
     if len(lengths) > 1:
         raise EvidenceError(f"{result.key}: its kernels were recorded for different numbers of calls, so they cannot be added")
     return [sum(parts) for parts in zip(*chosen, strict=True)]
-
-
-def available(evidence: Evidence) -> tuple[str, ...]:
-    """Statistics that every result of ``evidence`` allows."""
-    return PUBLISHED if any(result.means for result in evidence.results) else vocabulary.STATISTICS
 
 
 def check(statistic: str, where: str = "", allowed: Sequence[str] = vocabulary.STATISTICS) -> None:

@@ -1,8 +1,9 @@
-"""Who fetches a tile: the compiler may leave it to the tensor memory accelerator (TMA) or to the threads that use it.
+"""Who copies a tile to a multiprocessor: the tensor memory accelerator (TMA), or the threads that compute with it.
 
-TMA comes with warps that do nothing but fetch, and with a block that may take every register of a thread. What that costs
-is seen in compiled code: the published configuration of every cuTile kernel beside the one that a search chose on a GPU.
-No GPU is needed to compile them; of times there are none here.
+The cuTile compiler decides. Where it takes TMA it adds warps to a block that do nothing but ask for tiles, and it may give
+each thread up to 255 registers, so that one block can fill a multiprocessor. Both are read from compiled code: the published
+configuration of every cuTile kernel beside the one that a search chose on ``DEVICE``. Compiling needs no GPU, and nothing is
+timed.
 """
 
 from __future__ import annotations
@@ -14,16 +15,18 @@ from mage import configurations, cubins, describe, kernels, offline, operations,
 from mage.offline import Compiled, Job
 
 DEVICE, ARCH = "NVIDIA H200", "sm_90"
-"""Whose tuned configurations are compiled, and for what."""
+"""The GPU whose chosen configurations are compiled, and the architecture that all are compiled for."""
 FIXED, CHOSEN = "published", "chosen by search"
 
 
 def rows(names: list[str] | None = None) -> list[dict]:
-    """Of every operation its fixed configuration, then the chosen one where there is one; [] where cuTile is not installed.
+    """A row for the published configuration of each operation (None: of all), and one for the chosen one if a search chose any.
 
-    ``operation``, ``which``, ``config``, and the columns of ``mage.describe``.
+    A row has ``operation``, ``which`` (``FIXED`` or ``CHOSEN``), ``config`` and the columns of ``mage.describe``. There is
+    none where cuTile cannot compile here or Triton, whose cuobjdump reads the code, is not installed. RequestError for
+    an unknown operation.
     """
-    if tile_limits.why_not() or importlib.util.find_spec("triton") is None:
+    if why_not():
         return []
     found = []
     for name in names if names is not None else operations.names():
@@ -37,18 +40,38 @@ def rows(names: list[str] | None = None) -> list[dict]:
 
 
 def summary(found: list[dict]) -> str:
-    """Which published configurations leave fetching to TMA, and what became of that in the chosen ones, as a sentence."""
+    """Of ``rows``, as sentences: how many published configurations have TMA copies in their code, and how many chosen ones.
+
+    Copies to and from a multiprocessor count alike. Where there are no rows it says why, and of chosen ones nothing where there are none.
+    """
     if not found:
-        return f"Nothing was compiled here: {tile_limits.why_not() or 'no operation was asked for'}."
+        return f"Nothing was compiled here: {why_not() or 'no operation was asked for'}."
     fixed, chosen = ([row for row in found if row["which"] == which] for which in (FIXED, CHOSEN))
     by_tma = [row for row in fixed if row["bulk copies"]]
-    names = " and ".join(row["operation"] for row in by_tma) or "none"
-    full = sum(row["blocks per SM"] == 1 for row in by_tma)
-    left = sum(bool(row["bulk copies"]) for row in chosen)
-    return (
-        f"Of {len(fixed)} published configurations {len(by_tma)} are fetched by TMA ({names}), and {full} of these fill a multiprocessor "
-        f"with one block. Of {len(chosen)} chosen by search {left or 'none'} {'are' if left != 1 else 'is'} fetched that way."
-    )
+    said = f"TMA copies are in the code of {_of(by_tma, fixed)} published {_configurations(fixed)}"
+    if by_tma:
+        alone = [row for row in by_tma if row["blocks per SM"] == 1]
+        names = " and ".join(row["operation"] for row in by_tma)
+        said += f" ({names}). One block fills a multiprocessor in {len(alone) or 'none'} of them"
+    if chosen:
+        left = [row for row in chosen if row["bulk copies"]]
+        said += f". TMA copies are in the code of {_of(left, chosen)} {_configurations(chosen)} that a search chose on an {DEVICE}"
+    return f"{said}."
+
+
+def _of(some: list, every: list) -> str:
+    return f"{len(some) or 'none'} of {len(every)}"
+
+
+def _configurations(every: list) -> str:
+    return "configuration" if len(every) == 1 else "configurations"
+
+
+def why_not() -> str | None:
+    """Why no kernel can be compiled and read here, or None."""
+    if importlib.util.find_spec("triton") is None:
+        return tile_limits.why_not() or "triton, whose cuobjdump reads the code, is not installed"
+    return tile_limits.why_not()
 
 
 def compiled(name: str, config: dict, arch: str = ARCH) -> Compiled:

@@ -7,6 +7,10 @@ import re
 
 OPERATIONS = ("matmul", "gelu", "layernorm", "triangle", "neighbor")
 IMPLEMENTATIONS = ("pytorch", "pytorch-compiled", "triton", "cutile", "cuda", "numpy", "rust-oxide", "rust-cutile")
+SEARCHING = "max-autotune-no-cudagraphs"
+"""The mode of torch.compile that searches: kernels from templates, each candidate timed."""
+COMPILED_MODES = ("default", SEARCHING)
+"""Modes of torch.compile, which are the variants of ``pytorch-compiled``."""
 STATISTICS = ("mean", "median", "fastest-round", "slowest-round")
 CACHES = ("cold", "warm")
 MODES = ("awaited", "batch-N", "graph-N")

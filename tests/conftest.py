@@ -1,13 +1,16 @@
 """What every test may use: a tiny tree of its own, `python -m mage` as a user starts it, and honest skips."""
 
+import contextlib
 import hashlib
 import json
 import os
+import pty
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import termios
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -292,6 +295,26 @@ def run_mage(start_mage):
             return started.wait(timeout)
         finally:
             started.end()
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def mage_on_terminal(start_mage):
+    """mage_on_terminal(*args, columns=, env=, ...) runs `python -m mage` on a terminal of its own: how it ended, what it showed."""
+
+    def run(*args, columns: int, env: dict | None = None, **options) -> tuple[Result, str]:
+        ours, theirs = pty.openpty()
+        termios.tcsetwinsize(theirs, (24, columns))
+        env = {"TERM": "xterm", **(env or {})}
+        started = start_mage(*args, stdin=theirs, stdout=theirs, stderr=theirs, env=env, **options)
+        os.close(theirs)
+        seen = b""
+        with contextlib.suppress(OSError):  # EIO: the other end is closed
+            while piece := os.read(ours, 4096):
+                seen += piece
+        os.close(ours)
+        return started.wait(), seen.decode("utf-8", "replace")
 
     return run
 

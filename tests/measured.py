@@ -20,9 +20,9 @@ VARIANTS = (
 )
 
 
-def result(operation: str, implementation: str, variant: str | None, base: float) -> dict:
-    """One row: three rounds of four samples around ``base`` µs, one of them stalled, and two kernels a call."""
-    rounds = [[base + step + 0.1 * number for number in range(3)] + [base + 60] for step in range(3)]
+def result(operation: str, implementation: str, variant: str | None, base: float, times: float = 1.0) -> dict:
+    """One row: three rounds of four samples around ``base`` µs, one of them stalled, and two kernels a call; all ``times`` as long."""
+    rounds = [[times * (base + step + 0.1 * number) for number in range(3)] + [times * (base + 60)] for step in range(3)]
     half = [[value / 4 for value in samples] for samples in rounds]
     kernel = {"grid": [1, 1, 1], "block": [128, 1, 1], "registers": 32, "shared_bytes": 0, "mode": "awaited", "cache": "warm"}
     return {
@@ -36,10 +36,10 @@ def result(operation: str, implementation: str, variant: str | None, base: float
     }
 
 
-def record(**changes) -> Evidence:
-    """Evidence of seven implementations and variants of five operations on a made-up GPU."""
+def record(times: float = 1.0, **changes) -> Evidence:
+    """Evidence of seven implementations and variants of five operations on a made-up GPU, ``times`` as slow as usual."""
     results = [
-        result(operation, *which, base=10.0 * (place + 1) + 3 * number)
+        result(operation, *which, base=10.0 * (place + 1) + 3 * number, times=times)
         for place, operation in enumerate(SHAPES)
         for number, which in enumerate(VARIANTS)
     ]

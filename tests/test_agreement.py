@@ -65,6 +65,24 @@ def test_shapes_are_held_against_their_own():
     assert [(one.key, one.word) for one in found] == [("gelu/cuda:elementwise", "agrees"), ("gelu/cuda:elementwise@8192x768", "agrees")]
 
 
+def test_a_row_of_one_session_alone_is_listed_with_what_the_other_lacks():
+    other_dims = {**row(5.0, "triton", "fixed"), "dims": [128, 768]}
+    first = [row(9.0), row(7.0, variant="quads"), row(5.0, "triton", "fixed"), {**row(20.0), "dims": [8192, 768], "at": "8192x768"}]
+    second = [row(9.0), other_dims, {**row(3.0), "operation": "layernorm"}, row(6.0, "cutile", "fixed")]
+    found = {(one.key, one.one_us, one.other_us): (one.word, one.why) for one in agreement.rows(*sessions(first, second))}
+    assert found == {
+        ("gelu/cuda:elementwise", 9.0, 9.0): ("agrees", None),
+        ("gelu/cuda:quads", 7.0, None): ("in one only", "made-up-002 has cuda rows of gelu, and not this one"),
+        ("gelu/triton:fixed", 5.0, None): ("in one only", "made-up-002 has it at 128 × 768, not at 4096 × 768"),
+        ("gelu/cuda:elementwise@8192x768", 20.0, None): ("in one only", "made-up-002 has no row of gelu at 8192x768"),
+        ("gelu/triton:fixed", None, 5.0): ("in one only", "made-up-001 has it at 4096 × 768, not at 128 × 768"),
+        ("layernorm/cuda:elementwise", None, 3.0): ("in one only", "made-up-001 has no row of layernorm"),
+        ("gelu/cutile:fixed", None, 6.0): ("in one only", "made-up-001 has no cutile row of gelu"),
+    }
+    with pytest.raises(RequestError, match="have no row in common"):
+        agreement.rows(*sessions([row(5.0, "triton", "fixed")], [other_dims]))
+
+
 @pytest.mark.parametrize(
     ("changes", "said"), [({"device": {"kind": "gpu", "name": "NVIDIA L4"}}, "L4"), ({"when": "2026-11-30T12:00:00Z"}, "one session")]
 )
@@ -76,13 +94,13 @@ def test_what_cannot_agree_is_refused(changes, said):
 @pytest.mark.parametrize(("time", "code"), [(9.05, 0), (9.9, 1)])
 def test_the_command_prints_the_table_and_fails_on_what_is_unexplained(time, code, tmp_path, run_mage):
     files = [tmp_path / "one.json", tmp_path / "folder" / "evidence.json"]
-    other = row(12.0, "triton", "fixed")
-    for file, made in zip(files, sessions([row(9.0), other], [row(time), other]), strict=True):
+    other, new = row(12.0, "triton", "fixed"), row(3.0, "cutile", "fixed")
+    for file, made in zip(files, sessions([row(9.0), other], [row(time), other, new]), strict=True):
         evidence.save(made, file)
     result = run_mage("agree", str(files[0]), str(files[1].parent))
     assert result.rc == code, result.said
     lines = result.stdout.splitlines()
-    assert lines[-1] == f"2 rows: {2 - code} agree, 0 explained, {code} unexplained"
+    assert lines[-1] == f"3 rows: {2 - code} agree, 0 explained, {code} unexplained, 1 in one session only"
     assert "9.00" in result.stdout and f"{time:.2f}" in result.stdout
     assert ("DISAGREES" in lines[-2]) is bool(code)
 

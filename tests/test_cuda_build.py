@@ -1,6 +1,7 @@
 """The CUDA C++ kernels without a GPU: they build for two architectures, ask for what the contract says,
 run the instructions they claim to run, and are kept and rebuilt by content."""
 
+import dataclasses
 import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from mage import cubins, cuda, cuda_stages, defects, hostcuda, kernels, operations, paths, sass
+from mage import cubins, cuda, cuda_stages, defects, hostcuda, implementations, kernels, operations, paths, sass
 from mage.errors import MageError, RequestError
 
 ARCHES = ("sm_89", "sm_90")
@@ -249,7 +250,24 @@ def test_a_wrong_name_is_answered_with_the_nearest():
 
 def test_tensors_on_the_cpu_are_refused():
     with pytest.raises(RequestError, match="on cpu; move them to a GPU"):
-        cuda.prepare("gelu", "elementwise", (1, 4), {"X": torch.zeros(1, 4), "bias": torch.zeros(4)}, torch.zeros(1, 4))
+        cuda.prepare("gelu", cuda_stages.get("gelu", "elementwise"), (1, 4), (torch.zeros(1, 4), torch.zeros(4), torch.zeros(1, 4)))
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_the_stage_is_chosen_once_for_each_call_that_is_prepared(monkeypatch, device):
+    if device == "cpu" and hostcuda.compiler() is None:
+        pytest.skip("no C++ compiler to run kernels on the host")
+    asked, chosen = cuda_stages.get("neighbor", "balanced"), []
+
+    def declines(inputs):  # it reads all of row_ptr, which on a GPU waits for the device
+        chosen.append(asked.declines(inputs))
+        return chosen[-1]
+
+    monkeypatch.setitem(cuda_stages.STAGES["neighbor"], "balanced", dataclasses.replace(asked, declines=declines))
+    inputs = {name: tensor.to(device) for name, tensor in operations.get("neighbor").make_inputs((8, 8, 64)).items()}
+    call = implementations.prepare("neighbor", "cuda", "balanced", inputs)
+    assert len(chosen) == 1
+    assert call.which == ("neighbor_warp" if chosen[0] else "neighbor_balanced")
 
 
 @pytest.mark.skipif(hostcuda.compiler() is None, reason="no C++ compiler to run kernels on the host")

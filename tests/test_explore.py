@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 
 import mage
-from mage import explore, hostcuda, paths
+from mage import explore, explore_runs, hostcuda, paths
 from mage.errors import RequestError
 
 needs_a_compiler = pytest.mark.skipif(hostcuda.compiler() is None, reason="no C++ compiler on this machine")
@@ -113,6 +113,27 @@ def test_code_stands_beside_its_source():
     shown = view._repr_html_()
     assert shown.count("<pre") == 2 and "kernels/cuda/matmul.cu" in shown and "SASS for sm_89, NVRTC" in shown
     assert len(repr(view)) < 140 and "matmul_quads" in repr(view)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "made_of", "not_of"),
+    [
+        ("matmul_banks", ["slabs_body(const", "struct Copies", "struct Plan", "using BanksPlan ="], ["using WidePlan", "registers_body"]),
+        ("matmul_registers", ["registers_body(const", "shared_read(const"], ["slabs_body", "matmul_registers_merged("]),
+        ("layernorm_team", ["team_row(const", "struct Share"], ["registers_rows("]),
+        ("neighbor_warp", ["warp_row(const", "sum_of_edges(const"], ["neighbor_quad("]),
+        ("matmul_tiled", ["matmul_tiled(const"], ["slabs_body", "load_quad"]),
+    ],
+)
+def test_the_source_of_a_kernel_goes_on_with_what_it_is_made_of(kernel, made_of, not_of):
+    source = (paths.KERNELS / "cuda" / f"{kernel.partition('_')[0]}.cu").read_text("utf-8")
+    shown = explore_runs.cuda_function(source, kernel)
+    for text in made_of:
+        assert shown.count(text) == 1, text
+    assert not [text for text in not_of if text in shown]
+    assert shown.count("__global__") == 1 and shown.count("{") == shown.count("}") and shown.endswith(("}", ";"))
+    for part in shown.split("\n\n"):
+        assert part in source
 
 
 def test_names_complete_and_every_public_one_says_what_it_is_for():

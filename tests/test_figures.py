@@ -15,6 +15,7 @@ from matplotlib.text import Text
 
 from mage import evidence, figures, images, palette, vocabulary
 from mage.errors import RequestError
+from mage.figures import bars, canvas
 
 PHONE = 328
 """CSS pixels that a phone's column leaves for a figure."""
@@ -148,6 +149,21 @@ def test_measured_evidence_with_many_variants_can_be_read(name, statistic):
     view = getattr(figures, name)(measured.record(), **options)
     assert faults(view.figure) == []
     assert "max-autotune" in words(view) or name == "reuse_and_ratio"
+
+
+@pytest.mark.parametrize("times", [1e3, 1e5])
+@pytest.mark.parametrize("name", ["kernel_time", "spans", "kernel_and_span"])
+def test_numbers_of_a_slow_device_fit_too(name, times):
+    view = getattr(figures, name)(measured.record(times=times), statistic="median")
+    assert re.search(r"\d{5}" if times < 1e4 else r"\d{7}", words(view)) and faults(view.figure) == []
+
+
+def test_words_behind_bars_end_on_the_page():
+    page, long = canvas.Page(), "123456 fastest of them all published"
+    named = [bars.Named(name="a", value=3.0, words="3"), bars.Named(name="b", value=123456.0, words=long, strong=True)]
+    with images.settings():
+        bars.bars(page, [*named, bars.Named(name="none", value=None, words="crashed")], palette.TILE.colour)
+        assert faults(page.finish("a test")) == []
 
 
 @pytest.mark.parametrize("name", ["kernel_time", "spans", "kernel_and_span"])
@@ -425,4 +441,4 @@ def test_the_palette_knows_every_implementation_and_operation():
     families = [palette.PYTORCH, palette.TRITON, palette.TILE, palette.HAND, palette.NUMPY]
     assert len({family.colour for family in families}) == 5
     assert palette.colour("cutile") == palette.colour("rust-cutile") != palette.colour("cuda") == palette.colour("rust-oxide")
-    assert palette.marker("tuned") != palette.marker("fixed") and palette.dash("tuned") != palette.dash("fixed")
+    assert palette.marker("tuned") != palette.marker("fixed")

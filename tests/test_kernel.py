@@ -112,9 +112,9 @@ A_DEVICE = f"test-{os.getpid()}"
 # --- locks -------------------------------------------------------------------------------------------------------
 
 
-def measuring(tree, measures: bool) -> None:
+def measuring(tree, measures: bool, cells=(TELL,)) -> None:
     """Write the note, with or without the mark that it uses the device."""
-    path = tree.note(cells=[TELL], parameters=OUT)
+    path = tree.note(cells=list(cells), parameters=OUT)
     notebook = json.loads(path.read_text())
     notebook["metadata"]["mage"]["device"] = measures
     path.write_text(json.dumps(notebook))
@@ -130,6 +130,18 @@ def test_one_run_at_a_time_has_the_device(tree, run_mage, own_device):
         assert run_mage("run", "note-900", root=tree.root).rc == 0, "a note that only reads evidence needs no device"
     measuring(tree, True)
     assert run_mage("run", "note-900", root=tree.root).rc == 0
+
+
+def test_what_a_cell_measures_has_the_device_that_its_note_holds(tree, run_mage, own_device):
+    uses = "from mage import locks\nwith locks.device():\n    pathlib.Path(out, 'used').touch()\n"
+    for measures in (True, False):
+        measuring(tree, measures, [TELL, uses])
+        result = run_mage("run", "note-900", root=tree.root)
+        assert result.rc == 0, result.said
+        (tree.root / "used").unlink()
+    with locks.device():  # another run than the note's own
+        result = run_mage("run", "note-900", root=tree.root)
+    assert result.rc == 1 and f"held by process {os.getpid()}" in result.message and not (tree.root / "used").exists()
 
 
 @pytest.fixture

@@ -6,14 +6,12 @@ Every note here is a few cells without torch; papermill, nbclient and the kernel
 import contextlib
 import json
 import os
-import pty
 import re
 import resource
 import shutil
 import signal
 import subprocess
 import sys
-import termios
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -666,19 +664,10 @@ def test_a_log_has_one_line_a_cell(tree, run_mage):
     assert "Warming up" in lines[1] and "Adding things" in lines[2]
 
 
-def test_a_terminal_shows_a_bar_with_heading_and_time(tree, start_mage):
+def test_a_terminal_shows_a_bar_with_heading_and_time(tree, mage_on_terminal):
     tree.note(cells=STEPS, parameters=OUT)
     tree.params(out=str(tree.root))
-    ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (24, 100))
-    started = start_mage("run", "note-900", root=tree.root, stdin=theirs, stdout=theirs, stderr=theirs, env={"TERM": "xterm"})
-    os.close(theirs)
-    seen = b""
-    with contextlib.suppress(OSError):  # EIO: the other end is closed
-        while piece := os.read(ours, 4096):
-            seen += piece
-    os.close(ours)
-    assert started.wait().rc == 0
-    text = seen.decode("utf-8", "replace")
+    result, text = mage_on_terminal("run", "note-900", columns=100, root=tree.root)
+    assert result.rc == 0
     assert "\r" in text and "Adding things" in text and re.search(r"\d:\d\d|\d s", text)
     assert "\rnote-900-tiny tiny" in text and not re.search(r"cell \d", text), "a bar that moves, not a log"

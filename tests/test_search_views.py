@@ -289,3 +289,12 @@ def test_a_session_is_read_with_the_retained_searches_of_its_device():
     assert mage.with_searches(elsewhere) is elsewhere
     published = evidence.load("mage-004")
     assert mage.with_searches(published) is published
+
+
+def test_searches_stand_in_one_order_in_tables_and_figures():
+    runs = [search([timed(FIXED, 2.0)], implementation=name) for name in ("cutile", "triton")]
+    session = record(searches=[search([timed(FIXED, 2.0)], operation="gelu"), *runs])
+    assert [run.key for run in selection.searches(session, "matmul", ["cutile"])] == [session.searches[1].key]
+    views = tables.searches(session), figures.searches(session).table
+    listed, drawn = ([row["Implementation"] for row in view.frame.to_dict("records")] for view in views)
+    assert listed == drawn == ["Triton", "cuTile", "cuTile"]

@@ -9,8 +9,12 @@ import re
 from decimal import ROUND_HALF_UP, Decimal
 from itertools import pairwise
 
+import pandas as pd
 import pytest
 from bs4 import BeautifulSoup
+
+from mage import reuse_test
+from mage.errors import EvidenceError
 
 FIRST, REWRITE, SHORT = "note-001-the-first-comparison", "note-002-the-first-rewrite", "note-003-what-the-kernels-were-short-of"
 NOTES = {"mage-001": FIRST, "mage-002": REWRITE, "mage-003": SHORT}
@@ -464,3 +468,39 @@ def test_a_kept_measurement_is_of_this_device_these_kernels_and_these_releases(m
     assert not kept(software={"python": "2.7"}) and not kept(software={"no-such-package": "1"})
     kernel.write_text("an edited kernel")
     assert not kept()
+
+
+# --- the worse tile's prediction -----------------------------------------------------------------------------------
+
+COUNTED = [
+    ("narrow", "sm_89", None, 0.75), ("registers", "sm_89", None, 0.5), ("narrow", "sm_90", None, 0.75), ("registers", "sm_90", None, 0.5),
+]  # fmt: skip
+
+
+def counted(*rows, operation="matmul"):
+    frame = pd.DataFrame(rows, columns=["variant", "gpu", "refused", reuse_test.LEVER])
+    return frame.assign(operation=operation, implementation="cuda")
+
+
+def test_what_the_worse_tile_predicts_is_the_ratio_of_reads():
+    assert reuse_test.predicted(counted(*COUNTED)) == 1.5
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        (counted(*COUNTED[:3]), "the census has no matmul registers for sm_90"),
+        (counted(*COUNTED[1:]), "the census has no matmul narrow for sm_89"),
+        (counted(), "the census has no CUDA C++ kernel of matmul"),
+        (counted(*COUNTED, operation="gelu"), "the census has no CUDA C++ kernel of matmul"),
+        (pd.DataFrame(), "the census has no column 'operation'"),
+        (counted(*COUNTED).drop(columns=reuse_test.LEVER), f"the census has no column '{reuse_test.LEVER}'"),
+        (counted(*COUNTED[:3], ("registers", "sm_90", "too old", None)), "matmul registers was not compiled for sm_90: too old"),
+        (counted(*COUNTED[:3], ("registers", "sm_90", None, 0.0)), f"{reuse_test.LEVER} of matmul registers for sm_90 is 0.0: no ratio"),
+        (counted(*COUNTED[:3], ("registers", "sm_90", None, None)), f"{reuse_test.LEVER} of matmul registers for sm_90 is nan: no ratio"),
+        (counted(*COUNTED[:3], ("registers", "sm_90", None, 0.6)), "differs by GPU: 1.5 on sm_89, 1.25 on sm_90"),
+    ],
+)
+def test_a_census_that_holds_no_prediction_is_refused_and_says_what_it_lacks(counts, said):
+    with pytest.raises(EvidenceError, match=re.escape(said)):
+        reuse_test.predicted(counts)

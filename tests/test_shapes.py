@@ -5,7 +5,7 @@ import functools
 import measured as made_up
 import pytest
 
-from mage import captures, evidence, experiment, gate, judged, operations, plan, probe, shapes, summary, tables
+from mage import captures, evidence, experiment, gate, judged, operations, plan, probe, shapes, summary, tables, vocabulary
 from mage.errors import RequestError
 from mage.experiment import Asked
 
@@ -54,7 +54,7 @@ def test_the_newest_kernel_and_no_search_unless_rows_are_named():
         return shapes.measured_there("matmul", implementation, variant, wanted)
 
     assert there("pytorch", None) and there("pytorch-compiled", "default") and there("triton", "fixed") and there("triton", "tuned")
-    assert not there("pytorch-compiled", shapes.SEARCHED)
+    assert not there("pytorch-compiled", vocabulary.SEARCHING)
     newest = list(experiment.implementations.variants("matmul", "cuda"))
     assert [name for name in newest if there("cuda", name)] == newest[-1:]
     assert there("cuda", "tiled", ["cuda:tiled"]) and not there("cuda", newest[-1], ["cuda:tiled"])

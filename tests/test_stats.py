@@ -74,8 +74,3 @@ def test_only_the_mode_and_cache_asked_for_count():
     assert stats.value(sampled(), "span_us", mode="graph-10") is None
     assert stats.value(sampled(), "span_us", cache="cold") is None
     assert stats.value(sampled(spans=[]), "span_us") is None
-
-
-def test_statistics_that_evidence_allows():
-    assert "median" not in stats.available(evidence.load("mage-004"))
-    assert "median" in stats.available(measured.record())

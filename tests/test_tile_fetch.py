@@ -33,8 +33,8 @@ def test_tma_and_a_full_multiprocessor_go_together_and_the_search_left_both(chos
     assert fixed["bulk copies"] > 0 and fixed["registers"] == 255 and fixed["blocks per SM"] == 1
     assert found["bulk copies"] == 0 and found["blocks per SM"] > 4
     assert tile_fetch.summary([fixed, found]) == (
-        "Of 1 published configurations 1 are fetched by TMA (layernorm), and 1 of these fill a multiprocessor with one block. "
-        "Of 1 chosen by search none are fetched that way."
+        "TMA copies are in the code of 1 of 1 published configuration (layernorm). One block fills a multiprocessor in 1 of them. "
+        "TMA copies are in the code of none of 1 configuration that a search chose on an NVIDIA H200."
     )
     first, second = tables.who_fetches([fixed, found]).frame.to_dict("records")
     assert (first["Configuration"], second["As"]) == ("published", "rows, TILE_R=2")
@@ -57,6 +57,24 @@ def test_without_cutile_the_table_says_why(monkeypatch):
     assert tile_fetch.rows() == []
     assert "cuda-tile is not installed" in tables.who_fetches([]).html
     assert "cuda-tile is not installed" in tile_fetch.summary([])
+
+
+def test_the_summary_counts_and_names_what_has_copies():
+    def row(operation, which, copies, blocks):
+        return {"operation": operation, "which": which, "bulk copies": copies, "blocks per SM": blocks}
+
+    fixed = [row("matmul", tile_fetch.FIXED, 21, 1), row("gelu", tile_fetch.FIXED, 0, 1), row("layernorm", tile_fetch.FIXED, 16, 2)]
+    said = "TMA copies are in the code of 2 of 3 published configurations (matmul and layernorm). One block fills a multiprocessor in"
+    assert tile_fetch.summary(fixed) == f"{said} 1 of them."
+    chosen = [row("matmul", tile_fetch.CHOSEN, 0, 1), row("gelu", tile_fetch.CHOSEN, 3, 1)]
+    assert tile_fetch.summary([*fixed, *chosen]).endswith(" in the code of 1 of 2 configurations that a search chose on an NVIDIA H200.")
+    assert tile_fetch.summary([fixed[1]]) == "TMA copies are in the code of none of 1 published configuration."
+
+
+def test_without_the_tool_that_reads_code_nothing_is_compiled_and_the_reason_is_that(monkeypatch):
+    monkeypatch.setattr(tile_limits, "why_not", lambda: None)
+    monkeypatch.setattr(tile_fetch.importlib.util, "find_spec", lambda name: None)
+    assert tile_fetch.rows() == [] and "cuobjdump reads the code, is not installed" in tile_fetch.summary([])
 
 
 def test_a_selection_leaves_operations_out():

@@ -6,18 +6,16 @@ Without a GPU the candidates are plain Python, run by the very engine that runs 
 import contextlib
 import json
 import os
-import pty
 import re
 import shutil
 import signal
 import sys
-import termios
 import textwrap
 
 import pytest
 
-from mage import operations, paths, tune
-from mage.errors import MageError, RequestError
+from mage import locks, operations, paths, tune
+from mage.errors import BusyError, MageError, RequestError
 from mage.schema_search import CRASHED, HUNG, REFUSED, TIMED, UNCOMPILED, UNFINISHED, WRONG, Candidate, Measured
 from mage.tune import command, ledger, process, rules, subject
 from mage.tune.engine import CONFIRM_SEED, Engine, Limits
@@ -77,6 +75,8 @@ def launch(X, bias, Y, config=FIXED):
     if do == "overfit" and other:
         Y.zero_()
         return
+    if do.endswith("aborts on other inputs") and of_seed(X, CONFIRM):
+        os.abort()
     time.sleep((30 if do == "lucky" and other else config["rest"]) / 1000)
     torch.ops.aten.gelu.out(X + bias, approximate="tanh", out=Y)
     if do == "changes its input":
@@ -166,6 +166,23 @@ def test_one_that_is_right_only_on_the_inputs_it_was_chosen_on_is_not_chosen(sea
     assert run.chosen == {"do": "right", "rest": 1}
 
 
+@pytest.mark.parametrize(
+    ("fixed", "winner", "chosen", "why"),
+    [
+        ("it aborts on other inputs", "right", "right", "the fixed configuration could not be timed"),
+        ("right", "it aborts on other inputs", "right", "no candidate was faster than the fixed configuration"),
+        ("this aborts on other inputs", "that aborts on other inputs", None, "no candidate could be timed and confirmed"),
+    ],
+)
+def test_the_one_that_brings_the_confirmation_down_is_the_one_that_is_blamed(searched, kernel, fixed, winner, chosen, why):
+    kernel.write_text(KERNEL.replace('FIXED = {"do": "right"', f'FIXED = {{"do": "{fixed}"'))
+    run = searched({"do": winner, "rest": 1})
+    for one in run.candidates:
+        crashed = (CRASHED, "in the confirmation, on other inputs: its process ended: signal SIGABRT")
+        assert (one.state, one.reason) == (crashed if "aborts" in one.config["do"] else (TIMED, None)), one.config
+    assert (run.chosen and run.chosen["do"]) == chosen and why in run.why
+
+
 def test_a_winner_that_is_not_faster_in_another_process_on_other_inputs_gives_way_to_the_fixed_one(searched):
     run = searched({"do": "lucky", "rest": 0})
     assert run.confirmation.winner.config == {"do": "lucky", "rest": 0} and not run.confirmation.held
@@ -202,7 +219,22 @@ def test_a_spent_budget_leaves_rows_that_say_so(searched):
     assert run.budget_s == 4 and len(run.candidates) == 21 and run.chosen is not None
 
 
-def test_the_public_calls_search_a_declared_space_and_sweep_given_configurations(kernel):
+@pytest.fixture
+def own_device(monkeypatch):
+    """A device of this test's own, which no other run on this machine asks for."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", f"tune-{os.getpid()}")
+
+
+@pytest.mark.parametrize("call", ["search", "sweep"])
+def test_the_public_calls_take_the_device_and_start_nothing_while_another_run_has_it(kernel, own_device, monkeypatch, call):
+    options = [["rest=3"]] if call == "sweep" else []
+    with locks.device(), monkeypatch.context() as nothing:
+        nothing.setattr(process.Worker, "start", lambda worker: pytest.fail("a worker was started"))
+        with pytest.raises(BusyError, match=f"is busy: held by process {os.getpid()}"):
+            getattr(tune, call)("gelu", "python", *options, source=kernel, dims=DIMS)
+
+
+def test_the_public_calls_search_a_declared_space_and_sweep_given_configurations(kernel, own_device):
     run = tune.search("gelu", "python", source=kernel, dims=DIMS)
     assert run.kind == "search" and run.space == {"do": ("right", "wrong"), "rest": (1, 8)} and len(run.candidates) == 4
     assert run.candidates[0].config == run.fixed and run.count(WRONG) == 2
@@ -279,19 +311,10 @@ def test_the_command_prints_every_candidate_a_table_and_where_the_record_is(tree
     assert [one["state"] for one in json.loads(record.read_bytes())["candidates"]].count("wrong") == 2
 
 
-def test_a_terminal_shows_a_bar_with_what_is_done_and_the_best_so_far(tree, start_mage):
-    ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (24, 120))
-    env = {"CUDA_VISIBLE_DEVICES": f"tune-{os.getpid()}", "TERM": "xterm"}
-    started = start_mage("tune", "gelu/python", "--sweep", "rest=1", root=tree.root, stdin=theirs, stdout=theirs, stderr=theirs, env=env)
-    os.close(theirs)
-    seen = b""
-    with contextlib.suppress(OSError):  # EIO: the other end is closed
-        while piece := os.read(ours, 4096):
-            seen += piece
-    os.close(ours)
-    assert started.wait().rc == 0
-    text = seen.decode("utf-8", "replace")
+def test_a_terminal_shows_a_bar_with_what_is_done_and_the_best_so_far(tree, mage_on_terminal):
+    env = {"CUDA_VISIBLE_DEVICES": f"tune-{os.getpid()}"}
+    result, text = mage_on_terminal("tune", "gelu/python", "--sweep", "rest=1", columns=120, root=tree.root, env=env)
+    assert result.rc == 0
     assert re.search(r"\rgelu/python: 1/2 \|[^\r]*best [\d.]+ µs at do=right rest=", text), text
     assert "of 2, " not in text, "a bar that moves, not a log"
 

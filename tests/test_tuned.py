@@ -230,6 +230,17 @@ def test_parameters_reach_the_host_build_too(stage, monkeypatch):
         assert call.block == (value, 1, 1) and np.all(call.out.numpy() == value)
 
 
+@pytest.mark.skipif(hostcuda.compiler() is None, reason="no C++ compiler")
+@pytest.mark.parametrize("config", [{"SLABS": 3, "SPREAD": 2, "SNAKE": 1}, {"SLABS": 5, "SPREAD": 7}])
+def test_a_kernel_of_ours_is_right_on_the_host_in_another_configuration(config):
+    dims = (64, 128, 160)  # five slabs of one tile: the ring of three is gone round, and that of five is filled
+    inputs = operations.get("matmul").make_inputs(dims)
+    call = implementations.prepare("matmul", "cuda", "banks", inputs, config=config)
+    assert call.which == "matmul_banks"
+    call.run()
+    np.testing.assert_allclose(call.out.numpy(), inputs["A"].numpy() @ inputs["B"].numpy(), rtol=1e-5, atol=1e-5)
+
+
 def test_a_compiler_s_message_keeps_the_line_numbers_of_the_file(tmp_path, monkeypatch):
     monkeypatch.setenv("MAGE_CACHE", str(tmp_path))
     broken = SOURCE.replace("if (at < R * D)", "if (at < R * Dd)").replace('#include "mage.cuh"', "// no header")

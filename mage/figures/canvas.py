@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -158,6 +159,23 @@ def decades(low: float, high: float) -> list[float]:
 def plain(number: float) -> str:
     """A tick's number without exponent or needless decimals: 0.5, 20, 1000."""
     return f"{number:.10g}"
+
+
+def spaced(ticks: Sequence[float], places: Sequence[float]) -> list[float]:
+    """Every tick, or every second, third, …, so that their numbers, centred at ``places`` (points, rising), stand apart."""
+    for step in range(1, len(ticks)):
+        kept = list(zip(ticks, places, strict=True))[::step]
+        if all(there - here >= (width(plain(one)) + width(plain(other))) / 2 + 4 for (one, here), (other, there) in pairwise(kept)):
+            return [tick for tick, _ in kept]
+    return list(ticks[:1])
+
+
+def fitting(left: float, labels: Iterable[tuple[float, float]], gap: float, most: float) -> float:
+    """Points of width, at most ``most``, for a panel from ``left`` whose labels all end on the page.
+
+    A label is the share of the panel's width where its mark ends, and its own width in points; it stands ``gap`` behind the mark.
+    """
+    return min([most, *((WIDTH - MARGIN - left - gap - wide) / share for share, wide in labels if share > 0)])
 
 
 def vertical_grid(panel: Axes, ticks: Sequence[float]) -> None:

@@ -10,7 +10,7 @@ from mage.figures.canvas import SMALL, Page, raised, width
 ROW = 12.0
 BAR = 7.0
 ROOM = width("88.8") + 5
-"""Points that the number behind a bar needs."""
+"""Least points that are kept for the number behind the longest bar."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +24,8 @@ class Bar:
 
 def cell(page: Page, left: float, top: float, wide: float, bars: list[Bar], high: float) -> None:
     """Draw ``bars`` below each other, ``high`` being as long as the cell allows, from zero."""
+    # By `high` alone, which cells of one scale share, so that equal bars are of equal length in all of them.
+    room = max(ROOM, width(rounding.significant(high)) + 5)
     panel = page.panel(left, top, wide, ROW * len(bars), ylim=(ROW * len(bars), 0))
     panel.set_xlim(0, wide)
     panel.plot([0, 0], [0, ROW * len(bars)], color=palette.MUTED, lw=0.7, zorder=3, clip_on=False)
@@ -32,7 +34,7 @@ def cell(page: Page, left: float, top: float, wide: float, bars: list[Bar], high
         if bar.value is None:
             page.text(left + 4, raised(top + middle), "–", colour=palette.MUTED)
             continue
-        length = (wide - ROOM) * bar.value / high
+        length = (wide - room) * bar.value / high
         face = "white" if bar.hollow else bar.colour
         panel.bar([0], [BAR], [length], middle - BAR / 2, align="edge", color=face, edgecolor=bar.colour, lw=1.0)
         page.text(left + length + 3, raised(top + middle), rounding.significant(bar.value), SMALL)

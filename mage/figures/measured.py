@@ -80,16 +80,17 @@ def _plane(page: Page, points: list[Placed], ceilings: Ceilings) -> None:
         panel.plot(
             [one.intensity], [one.rate], palette.marker(one.result.variant), ms=5, color=colour, mfc="white", mew=1.2, zorder=3,
         )  # fmt: skip
-    _roof_names(page, ceilings, x, y, low_x, high_x)
+    _roof_names(page, ceilings, x, y, high_x)
     ticks_y = _powers(low_y, high_y)
     for tick in ticks_y:
         page.text(LEFT - 4, raised(y(tick)), plain(tick), ha="right")
     page.y = top + HEIGHT + 2
     _columns(page, points, x)
-    _panel_ticks(page, x, low_x, high_x)
+    page.paragraph("below each column: operation, flops per byte (logarithmic from left to right)", palette.MUTED)
+    page.y += 5
 
 
-def _roof_names(page: Page, ceilings: Ceilings, x, y, low_x: float, high_x: float) -> None:
+def _roof_names(page: Page, ceilings: Ceilings, x, y, high_x: float) -> None:
     l2 = limits.l2_gb_s(ceilings)
     peak = ceilings.fp32_tflops
     page.text(x(high_x) - 2, y(peak) - 4, f"FP32 {rounding.significant(peak)} TFLOP/s", ha="right")
@@ -118,11 +119,6 @@ def _columns(page: Page, points: list[Placed], x) -> None:
         lines[place : place + 1] = [middle + half]
         page.text(middle, base + SMALL * (1.25 * place + 1), name, ha="center")
     page.y = base + SMALL * 1.25 * len(lines) + 2
-
-
-def _panel_ticks(page: Page, x, low: float, high: float) -> None:
-    page.paragraph("below each column: operation, flops per byte (logarithmic from left to right)", palette.MUTED)
-    page.y += 5
 
 
 def _strips(page: Page, points: list[tuple[Row, Placed]], ceilings: Ceilings) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,7 +10,21 @@ import pandas as pd
 
 from mage import palette, rounding, selection, stats
 from mage.display import FigureView, TableView
-from mage.figures.canvas import MARGIN, SMALL, WIDTH, Page, decades, drawing, plain, raised, ticks_to, vertical_grid, width
+from mage.figures.canvas import (
+    MARGIN,
+    SMALL,
+    WIDTH,
+    Page,
+    decades,
+    drawing,
+    fitting,
+    plain,
+    raised,
+    spaced,
+    ticks_to,
+    vertical_grid,
+    width,
+)  # fmt: skip
 from mage.figures.words import STATISTICS, control_remark
 from mage.schema import Evidence
 from mage.selection import Chosen, Row
@@ -17,6 +32,9 @@ from mage.stats import Value
 
 ROW = 12.5
 """Points from one row to the next."""
+BEHIND = 6.0
+"""Points from the end of a mark to its number."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
@@ -102,26 +120,28 @@ def _points(evidence, operations, implementations, quantity: str, statistic: str
 def _strip(page: Page, points: list[Point], ticks: list[float], log: bool, top: float | None = None) -> None:
     """All operations one below the other, each a panel of rows, all on the scale of ``ticks``."""
     names = _name_column([point.row for point in points])
-    right = 30.0
-    high = max(top or ticks[-1], ticks[-1])
+    low, high = ticks[0] if log else 0.0, max(top or ticks[-1], ticks[-1])
+
+    def share(value: float) -> float:
+        return math.log(value / low) / math.log(high / low) if log else value / high
+
+    labels = [(share(point.value.high or point.value.value), width(rounding.significant(point.value.value))) for point in points]
+    wide = fitting(names, labels, BEHIND, WIDTH - names - 30)
+    numbered = spaced(ticks, [wide * share(tick) for tick in ticks])
     groups = selection.by_shape([point.row for point in points])
     by_row = {id(point.row): point for point in points}
     for number, ((operation, dims), group) in enumerate(groups.items()):
         page.heading(palette.OPERATIONS[operation], selection.shape(dims))
-        panel = page.panel(names, page.y, WIDTH - names - right, ROW * len(group), ylim=(ROW * len(group), 0))
+        panel = page.panel(names, page.y, wide, ROW * len(group), ylim=(ROW * len(group), 0))
         if log:
             panel.set_xscale("log")
-            panel.minorticks_off()
-        panel.set_xlim(ticks[0] if log else 0, high)
+        panel.set_xlim(low, high)
         vertical_grid(panel, ticks)
         for place, row in enumerate(group):
             _point(page, panel, by_row[id(row)], ROW * (place + 0.5))
-        if number == len(groups) - 1:
-            panel.set_xticks(ticks, [plain(tick) for tick in ticks])
-            panel.minorticks_off()
-        else:
-            panel.set_xticks([])
-            panel.minorticks_off()
+        shown = numbered if number == len(groups) - 1 else []
+        panel.set_xticks(shown, [plain(tick) for tick in shown])
+        panel.minorticks_off()
         page.y += ROW * len(group) + 5
     page.y += SMALL * 1.25
 
@@ -142,7 +162,7 @@ def _point(page: Page, panel, point: Point, middle: float) -> None:
     )  # fmt: skip
     number, remark = rounding.significant(value.value), _bracketed(point.remark)
     base = raised(page.y + middle)
-    start, end = page.across(panel, value.value) - 7, page.across(panel, value.high or value.value) + 6
+    start, end = page.across(panel, value.value) - 7, page.across(panel, value.high or value.value) + BEHIND
     if end + width(number + remark) <= WIDTH - MARGIN:
         page.text(end, base, number + remark)
         return

@@ -10,12 +10,12 @@ import pandas as pd
 from mage import judged, palette, rounding, selection
 from mage.display import FigureView, TableView
 from mage.figures import tuning
-from mage.figures.canvas import LINE, MARGIN, SMALL, WIDTH, Page, drawing, plain, raised, ticks_to, vertical_grid, width
+from mage.figures.bars import Named, bars
+from mage.figures.canvas import LINE, MARGIN, SMALL, WIDTH, Page, drawing, raised, width
 from mage.figures.words import times
 from mage.schema import Evidence, Search, TileSweep
 from mage.selection import Chosen
 
-ROW = 12.5
 COLOUR = palette.TILE.colour
 LIGHTEST = 0.12
 """Share of colour in the cell of the fastest candidate; the slowest one's is 1, on which ink still reads at 5:1."""
@@ -79,33 +79,16 @@ def _by_hand(page: Page, sweep: TileSweep) -> str:
     )
     best = min(tiles, key=lambda tile: tile.time)
     page.heading(f"{len(tiles)} shapes by hand", "span of an awaited call, µs")
-    left = MARGIN + max(width(tile.name) for tile in tiles) + 6
-    wide = WIDTH - left - 76
-    height = ROW * len(tiles)
-    panel = page.panel(left, page.y, wide, height, ylim=(height, 0))
-    high = max(tile.time for tile in tiles)
-    panel.set_xlim(0, high)
-    ticks = ticks_to(high, 5)
-    vertical_grid(panel, ticks)
-    panel.set_xticks(ticks, [plain(tick) for tick in ticks])
-    cliffs = []
-    for place, tile in enumerate(tiles):
-        middle = ROW * (place + 0.5)
-        page.text(MARGIN, raised(page.y + middle), tile.name)
-        spoken = tile is best or (tile.bm, tile.bn, tile.bk) in best.doubled
-        colour = COLOUR if spoken else palette.tint(COLOUR, 0.4)
-        panel.bar([0], [8], [tile.time], middle - 4, align="edge", color=colour)
-        number = rounding.half_up(tile.time, 1)
-        words = number
-        if tile is best:
-            words += " fastest"
-        elif spoken:
+    named, cliffs = [], []
+    for tile in tiles:
+        words = rounding.half_up(tile.time, 1)
+        cliff = tile is not best and (tile.bm, tile.bn, tile.bk) in best.doubled
+        if cliff:
             factor = rounding.half_up(tile.time / best.time, 1)
+            cliffs.append(f"{tile.name} {words}, {factor} times that")
             words += f" cliff: {factor}×"
-            cliffs.append(f"{tile.name} {number}, {factor} times that")
-        end = left + wide * tile.time / high + 3
-        page.text(end, raised(page.y + middle), words, fontweight="bold" if spoken else "normal")
-    page.y += height + SMALL * LINE + 4
+        named.append(Named(name=tile.name, value=tile.time, words=words + " fastest" * (tile is best), strong=cliff or tile is best))
+    bars(page, named, COLOUR)
     page.paragraph(f"cliff: one side twice as long as in the fastest shape, {best.name}")
     page.y += 8
     cliff = f"; with one side doubled {', '.join(cliffs)}" if cliffs else ""

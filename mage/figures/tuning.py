@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pandas as pd
 
-from mage import palette, rounding, schema_search, selection, vocabulary
+from mage import palette, rounding, schema_search, selection
 from mage.display import FigureView, TableView
-from mage.figures.canvas import LINE, MARGIN, SMALL, WIDTH, Page, drawing, plain, raised, ticks_to, vertical_grid, width
+from mage.figures.bars import Named, bars
+from mage.figures.canvas import LINE, MARGIN, SMALL, WIDTH, Page, drawing, plain, raised, vertical_grid, width
 from mage.schema import Evidence
 from mage.schema_search import Candidate, SearchRun
 from mage.selection import Chosen
 
 STRIP = 24.0
-ROW = 12.5
 TITLE = "Every candidate of every search, against the published configuration"
 SWEEP_TITLE = "Matrix multiplication by tile shape"
 
@@ -20,7 +20,7 @@ SWEEP_TITLE = "Matrix multiplication by tile shape"
 @drawing
 def searches(evidence: Evidence, *, operations: Chosen = None, implementations: Chosen = None) -> FigureView:
     """Median time of each timed candidate over the fixed configuration's, logarithmic: a strip a search, the best one ringed."""
-    runs = [run for run in _runs(evidence, operations, implementations) if run.kind == "search" and _fixed(run)]
+    runs = [run for run in selection.searches(evidence, operations, implementations) if run.kind == "search" and _fixed(run)]
     table = _summary(runs)
     if not runs:
         return FigureView("searches", None, TITLE, "", table, notice=f"There is no search in {evidence.experiment}.")
@@ -51,7 +51,7 @@ def tile_sweep(evidence: Evidence, operations: Chosen, implementations: Chosen) 
     """The published tile shapes on this device: a bar a shape from the smallest output tile to the largest, or why there is none."""
     runs = [
         run
-        for run in _runs(evidence, operations, implementations)
+        for run in selection.searches(evidence, operations, implementations)
         if run.kind == "sweep" and run.operation == "matmul" and run.implementation == "cutile"
     ]
     if not runs:
@@ -61,41 +61,22 @@ def tile_sweep(evidence: Evidence, operations: Chosen, implementations: Chosen) 
     timed = [one for one in shapes if one.median_us]
     best = min(timed, key=lambda one: one.median_us, default=None)
     page.heading(f"{len(shapes)} shapes", f"{run.metric}, µs")
-    left = MARGIN + max(width(_tile(one)) for one in shapes) + 6
-    wide, height = WIDTH - left - 76, ROW * len(shapes)
-    panel = page.panel(left, page.y, wide, height, ylim=(height, 0))
-    high = max((one.median_us for one in timed), default=1.0)
-    panel.set_xlim(0, high)
-    ticks = ticks_to(high, 5)
-    vertical_grid(panel, ticks)
-    panel.set_xticks(ticks, [plain(tick) for tick in ticks])
-    said = []
-    for place, one in enumerate(shapes):
-        middle = ROW * (place + 0.5)
-        page.text(MARGIN, raised(page.y + middle), _tile(one))
-        if one.median_us is None:
-            page.text(left + 4, raised(page.y + middle), one.state, colour=palette.MUTED)
-            said.append(f"{_tile(one)} {one.state}")
-            continue
-        colour = palette.TILE.colour if one is best else palette.tint(palette.TILE.colour, 0.4)
-        panel.bar([0], [8], [one.median_us], middle - 4, align="edge", color=colour)
-        words = (
-            rounding.significant(one.median_us) + (" fastest" if one is best else "") + (" published" if one.config == run.fixed else "")
-        )
-        page.text(left + wide * one.median_us / high + 3, raised(page.y + middle), words, fontweight="bold" if one is best else "normal")
-        said.append(f"{_tile(one)} {words}")
-    page.y += height + SMALL * LINE + 4
+    named = [Named(name=_tile(one), value=one.median_us, words=_said(one, run, best), strong=one is best) for one in shapes]
+    bars(page, named, palette.TILE.colour)
     page.paragraph(f"{palette.label('cutile')}, tile M × N × K, from the smallest output tile to the largest")
-    alt = f"Bars of the time of the matrix multiplication by tile shape, in microseconds: {', '.join(said)}."
+    listed = ", ".join(f"{one.name} {one.words}" for one in named)
+    alt = f"Bars of the time of the matrix multiplication by tile shape, in microseconds: {listed}."
     return FigureView(
         "tile-sweep", page.finish(selection.source(evidence)), SWEEP_TITLE, alt, None, note="The values are in the table below."
     )
 
 
-def _runs(evidence: Evidence, operations: Chosen, implementations: Chosen) -> list[SearchRun]:
-    wanted = selection.words("operations", operations), selection.words("implementations", implementations)
-    found = [run for run in evidence.searches if run.operation in wanted[0] and run.implementation in wanted[1]]
-    return sorted(found, key=lambda run: (vocabulary.OPERATIONS.index(run.operation), palette.position(run.implementation)))
+def _said(one: Candidate, run: SearchRun, best: Candidate | None) -> str:
+    """Words behind a shape's bar: its time and what is particular about it, or what became of it."""
+    if one.median_us is None:
+        return one.state
+    marks = [word for word, is_it in (("fastest", one is best), ("published", one.config == run.fixed)) if is_it]
+    return " ".join([rounding.significant(one.median_us), *marks])
 
 
 def _strip(page: Page, run: SearchRun, ratios: list[float], place: tuple, ticks: list[float]) -> str:

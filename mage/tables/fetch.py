@@ -14,7 +14,7 @@ from mage.tables.tuning import words
 
 def who_fetches(results: Sequence[dict], *, operations: Chosen = None) -> TableView:
     """Published and chosen configuration of every kernel: TMA copies or loads by threads, and what a block asks for."""
-    from mage import tile_fetch, tile_limits  # what compiles is no part of a table that is only read
+    from mage import tile_fetch  # what compiles is no part of a table that is only read
 
     wanted = {row.operation for row in pick([_Named(row) for row in results], operations)}
     records = [
@@ -37,15 +37,15 @@ def who_fetches(results: Sequence[dict], *, operations: Chosen = None) -> TableV
         "Operation", "Configuration", "As", "TMA copies", "Loads", "Threads", "Registers", "Shared", "Stack", "Blocks a multiprocessor",
     ]  # fmt: skip
     nothing = (
-        "Nothing here matches the selection." if results else f"Nothing was compiled: {tile_limits.why_not() or 'none was asked for'}."
+        "Nothing here matches the selection." if results else f"Nothing was compiled: {tile_fetch.why_not() or 'none was asked for'}."
     )
     made_by = results[0]["compiler"] if results else "today's cuTile"
     return TableView(
         "who-fetches", pd.DataFrame(records, columns=columns), f"Who fetches a tile, and how many blocks fit: {made_by}",
         units={"Shared": "bytes", "Stack": "bytes"}, row_heads=2, empty=nothing,
-        note=f"Compiled for {tile_fetch.ARCH} while this report was made; chosen by search on an {tile_fetch.DEVICE}. Instructions "
-        "in the code, not executions. TMA copies include stores, loads those that go to shared memory (cp.async). Blocks: by "
-        "registers, threads and shared memory together.",
+        note=f"Compiled for {tile_fetch.ARCH} while this report was made; chosen by search on an {tile_fetch.DEVICE}. Instructions in "
+        "the code, not executions. TMA copies: to and from a multiprocessor. Loads: by threads, to registers or to shared memory "
+        "(cp.async). Blocks: by registers, threads and shared memory together.",
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from mage.display import TableView
 from mage.schema import Evidence
 from mage.schema_search import Candidate, Config, SearchRun
 from mage.selection import Chosen
-from mage.tables.rows import implementation, operation, pick, shape, table
+from mage.tables.rows import implementation, operation, shape, table
 
 TILE_COMPILER = ("cutile",)
 MOST = 10
@@ -23,7 +23,7 @@ def searches(evidence: Evidence, *, operations: Chosen = None, implementations: 
         "Operation", "Implementation", "Shape", "Kind", "Tried", "Timed", "Not timed", "Fixed", "Best", "Gain", "Confirmed", "Chosen",
     ]  # fmt: skip
     records = []
-    for run in _runs(evidence, operations, implementations):
+    for run in selection.searches(evidence, operations, implementations):
         fixed, best = _of(run, run.fixed), _best(run)
         confirmed = run.confirmation
         records.append(
@@ -56,7 +56,7 @@ def not_timed(evidence: Evidence, *, operations: Chosen = None, implementations:
     """Candidates without a time, grouped by what became of them and why."""
     groups: dict[tuple, list[Candidate]] = {}
     runs: dict[tuple, SearchRun] = {}
-    for run in _runs(evidence, operations, implementations):
+    for run in selection.searches(evidence, operations, implementations):
         for one in run.candidates:
             if one.state != schema_search.TIMED:
                 key = run.operation, run.implementation, run.variant, run.kind, one.state, _rule(one.reason)
@@ -84,7 +84,7 @@ def not_timed(evidence: Evidence, *, operations: Chosen = None, implementations:
 
 def candidates(evidence: Evidence, operations: Chosen, implementations: Chosen) -> TableView:
     """Every candidate of the tile compiler's searches that was built, fastest first, those without a time last."""
-    runs = [run for run in _runs(evidence, operations, implementations) if run.implementation in TILE_COMPILER and run.kind == "search"]
+    runs = _of_tile_compiler(evidence, operations, implementations, "search")
     return _listed(
         "search",
         runs,
@@ -96,8 +96,13 @@ def candidates(evidence: Evidence, operations: Chosen, implementations: Chosen) 
 
 def sweep(evidence: Evidence, operations: Chosen, implementations: Chosen) -> TableView:
     """The published tile shapes on this device."""
-    runs = [run for run in _runs(evidence, operations, implementations) if run.implementation in TILE_COMPILER and run.kind == "sweep"]
+    runs = _of_tile_compiler(evidence, operations, implementations, "sweep")
     return _listed("tile-sweep", runs, "The published tile shapes, tried here", evidence, "tile sweep")
+
+
+def _of_tile_compiler(evidence: Evidence, operations: Chosen, implementations: Chosen, kind: str) -> list[SearchRun]:
+    every = selection.searches(evidence, operations, implementations)
+    return [run for run in every if run.implementation in TILE_COMPILER and run.kind == kind]
 
 
 def _listed(id: str, runs: list[SearchRun], caption: str, evidence: Evidence, what: str) -> TableView:
@@ -137,7 +142,7 @@ def _listed(id: str, runs: list[SearchRun], caption: str, evidence: Evidence, wh
 def confirmations(evidence: Evidence, operations: Chosen, implementations: Chosen) -> TableView:
     """Winner and fixed configuration of every search, in the run-off and again in a fresh process."""
     records = []
-    for run in _runs(evidence, operations, implementations):
+    for run in selection.searches(evidence, operations, implementations):
         if not (confirmed := run.confirmation):
             continue
         held = "held" if confirmed.held else "did not hold"
@@ -211,10 +216,6 @@ def _none(evidence: Evidence) -> str:
     if evidence.search:
         return f"{evidence.experiment} published one search, which is listed trial by trial; no candidate of it failed."
     return f"There is no search in {evidence.experiment}."
-
-
-def _runs(evidence: Evidence, operations: Chosen, implementations: Chosen) -> list[SearchRun]:
-    return pick(evidence.searches, operations, implementations)
 
 
 def _of(run: SearchRun, config: Config) -> Candidate | None:

@@ -35,7 +35,7 @@ def sweep(
 
     ``stage`` names a stage of ``cuda``; ``source`` replaces the kernel file. A candidate that an earlier, interrupted run
     finished is taken from its ledger unless ``again``. RequestError for a name or a key that is not there, and where
-    there is no GPU to tune for.
+    there is no GPU to tune for; BusyError, naming the holder, while another run has the device.
     """
     from mage.tune.subject import Subject, given
 
@@ -64,8 +64,7 @@ def search(
 
 
 def _run(subject, configs, **options) -> SearchRun:
-    from mage.tune.engine import Engine
-    from mage.tune.show import suited
+    from mage.tune.engine import on_device
 
-    with Engine(subject.place, show=suited()) as engine:
+    with on_device(subject.place) as engine:
         return engine.run(subject, configs, **options)

@@ -82,13 +82,11 @@ def request(names: Sequence[str], *, swept: Sequence[str], budget_s: float | Non
 
 def tune(asked: Request) -> int:
     """Search each kernel in turn and say what was found. MageError where one has nothing that could be timed and confirmed."""
-    from mage import locks
     from mage.tune import results
-    from mage.tune.engine import Engine
-    from mage.tune.show import suited
+    from mage.tune.engine import on_device
 
     runs: list[SearchRun] = []
-    with locks.device(), Engine(asked.plans[0][0].place, show=suited()) as engine:
+    with on_device(asked.plans[0][0].place) as engine:
         for subject, plan in asked.plans:
             runs.append(engine.run(subject, budget_s=asked.budget_s, again=asked.again, **plan))
             results.write(runs[-1])

@@ -15,13 +15,13 @@ import contextlib
 import os
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
-from mage import operations, paths, tuned
+from mage import locks, operations, paths, tuned
 from mage.errors import MageError, RequestError
 from mage.schema_search import (
     CRASHED,
@@ -38,7 +38,7 @@ from mage.schema_search import (
 from mage.tune import ledger, process, rules
 from mage.tune.metrics import METRICS
 from mage.tune.process import Worker
-from mage.tune.show import Show
+from mage.tune.show import Show, suited
 from mage.tune.subject import GPU, Config, Subject, distinct, same
 
 CONFIRM_SEED = operations.SEED + 7919
@@ -55,8 +55,18 @@ class Limits:
     finalists: int = 4
 
 
+@contextlib.contextmanager
+def on_device(place: str) -> Iterator[Engine]:
+    """An engine that has the device to itself, as every search must. BusyError names who holds it; no process is started then."""
+    with locks.device(), Engine(place, show=suited()) as engine:
+        yield engine
+
+
 class Engine:
-    """The processes of one command, which several searches share. A context manager: leaving it ends them all."""
+    """The processes of one command, which several searches share. A context manager: leaving it ends them all.
+
+    It takes no lock: ``on_device`` does.
+    """
 
     def __init__(self, place: str = GPU, *, builders: int | None = None, limits: Limits | None = None, show: Show | None = None):
         self.place, self.limits, self.show = place, limits or Limits(), show or Show()
@@ -243,18 +253,7 @@ class _Search:
             answer = self._measure(self.engine._timer, finalists, operations.SEED, whole=False)
             if answer.get("state") == TIMED:
                 return self._measured([self.configs[number] for number in finalists], answer), answer["metric"]
-            failed = [number for number in finalists if same(self.configs[number]) in answer.get("wrong", {})]
-            if not failed and len(finalists) > 1:
-                # One of them brings the process down: which one shows when each is alone.
-                alone = {number: self._measure(self.engine._timer, [number], operations.SEED, whole=False) for number in finalists}
-                failed = [number for number, said in alone.items() if said.get("state") != TIMED]
-                for number in failed:
-                    self._fail(number, alone[number], "in the run-off")
-                if not failed:
-                    raise MageError(f"{self.subject.name}: the run-off failed, and no candidate fails alone: {answer['reason']}")
-            else:
-                for number in failed or finalists:
-                    self._fail(number, answer, "in the run-off")
+            self._blame(self.engine._timer, finalists, answer, operations.SEED, whole=False, where="in the run-off")
             finalists = [number for number in finalists if self._rows[number]["state"] == TIMED]
         return [], self._final
 
@@ -270,9 +269,7 @@ class _Search:
             numbers = [self._number(config) for config in both]
             answer = self._measure(self.engine._confirmer, numbers, CONFIRM_SEED, whole=True)
             if answer.get("state") != TIMED:
-                wrong = [number for number in numbers if same(self.configs[number]) in answer.get("wrong", {})]
-                for number in wrong or numbers[:1]:
-                    self._fail(number, answer, "in the confirmation, on other inputs")
+                self._blame(self.engine._confirmer, numbers, answer, CONFIRM_SEED, whole=True, where="in the confirmation, on other inputs")
                 ranked = [one for one in ranked if self._rows[self._number(one.config)]["state"] == TIMED]
                 was = was if self._rows[0]["state"] == TIMED else None
                 continue
@@ -292,6 +289,22 @@ class _Search:
         configs = [self.configs[number] for number in numbers]
         task = {"do": "measure", "subject": self.subject.as_dict(), "configs": configs, "seed": seed, "whole": whole}
         return self.engine.one(worker, task, self.engine.limits.measure_s)
+
+    def _blame(self, worker: Worker, numbers: list[int], answer: dict, seed: int, *, whole: bool, where: str) -> None:
+        """Write the failure into the row of each of ``numbers`` that failed when they were measured together, or MageError."""
+        if wrong := [number for number in numbers if same(self.configs[number]) in answer.get("wrong", {})]:
+            alone = dict.fromkeys(wrong, answer)
+        elif len(numbers) == 1:
+            alone = {numbers[0]: answer}
+        else:
+            # One of them brings the process down: which one shows when each is alone.
+            alone = {number: self._measure(worker, [number], seed, whole=whole) for number in numbers}
+            alone = {number: said for number, said in alone.items() if said.get("state") != TIMED}
+            if not alone:
+                reason = _screened(answer)["reason"]
+                raise MageError(f"{self.subject.name}: the measurement {where} failed, and no candidate fails alone: {reason}")
+        for number, said in alone.items():
+            self._fail(number, said, where)
 
     def _fail(self, number: int, answer: dict, where: str) -> None:
         row = _screened(answer)
