@@ -69,8 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     tune.add_argument("kernels", nargs="*", metavar="OPERATION[/IMPLEMENTATION]", help=named)
     tune.add_argument("--budget", type=float, metavar="SECONDS", help="longest that the candidates of one kernel may take")
     tune.add_argument("--sweep", nargs="+", default=[], metavar="TILE", help="these only: 64x64x32, or BLOCK_M=64,num_warps=8")
-    tune.add_argument("--retain", action="store_true", help="keep what was chosen as this GPU's tuned configurations")
-    tune.add_argument("--into", metavar="EXPERIMENT", help="put the searches into that experiment's evidence")
+    tune.add_argument("--retain", action="store_true", help="keep what was chosen for this GPU, and every candidate")
     tune.add_argument("--again", action="store_true", help="measure candidates anew that an earlier run has finished")
     tune.set_defaults(do=_tune)
 
@@ -147,7 +146,7 @@ def _tune(options: argparse.Namespace) -> int:
     from mage.tune import command
 
     request = command.request(
-        options.kernels, swept=options.sweep, budget_s=options.budget, retain=options.retain, into=options.into, again=options.again
+        options.kernels, swept=options.sweep, budget_s=options.budget, retain=options.retain, again=options.again
     )
     try:
         with Stop().on_signals():

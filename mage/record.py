@@ -173,7 +173,7 @@ def assemble(
             inputs=Inputs(
                 seed=operations.SEED,
                 std=operations.STD,
-                distribution="normal, drawn on the CPU in FP64 and rounded to FP32",
+                distribution=vocabulary.DRAWN,
                 sha256={name: one for name, one in session.inputs_sha256.items() if name.partition("/")[0] in wanted},
             ),
             method=Method(

@@ -9,6 +9,8 @@ OPERATIONS = ("matmul", "gelu", "layernorm", "triangle", "neighbor")
 IMPLEMENTATIONS = ("pytorch", "pytorch-compiled", "triton", "cutile", "cuda", "numpy", "rust-oxide", "rust-cutile")
 SEARCHING = "max-autotune-no-cudagraphs"
 """The mode of torch.compile that searches: kernels from templates, each candidate timed."""
+DRAWN = "normal, drawn on the CPU in FP64 and rounded to FP32"
+"""How inputs are drawn, but for those that a shape says otherwise of."""
 COMPILED_MODES = ("default", SEARCHING)
 """Modes of torch.compile, which are the variants of ``pytorch-compiled``."""
 STATISTICS = ("mean", "median", "fastest-round", "slowest-round")

@@ -4,10 +4,11 @@ import dataclasses
 import json
 import shutil
 
+import measured
 import numpy as np
 import pytest
 
-from mage import configurations, cuda, cuda_stages, evidence, gate, hostcuda, implementations, kernels, operations, paths, tuned
+from mage import configurations, cuda, cuda_stages, evidence, gate, hostcuda, implementations, kernels, operations, paths, searched, tuned
 from mage.errors import EvidenceError, RequestError
 from mage.schema_search import Candidate, Confirmation, Measured, SearchRun
 from mage.tune import builds, results, rules
@@ -140,22 +141,34 @@ def test_the_tuned_variant_passes_the_gate(operation, implementation):
 # --- the record in evidence ------------------------------------------------------------------------------------------
 
 
-def test_searches_are_kept_beside_the_ledger_and_in_evidence_of_the_same_device(retained):
+def test_a_search_is_kept_beside_its_ledger(retained):
     run = found(device="AMD EPYC")
     results.write(run)
     assert results.records("AMD EPYC") == (run,) and results.records(H200) == ()
-    import measured
 
-    record = measured.record()
-    run = found(device=record.device.name)
-    file = paths.OUTPUTS / record.experiment / evidence.NAME
-    evidence.save(record, file)
-    assert results.put_into(record.experiment, [run]) == file
-    assert evidence.load(record.experiment).searches == (run,)
-    results.put_into(record.experiment, [run.model_copy(update={"why": "again"})])
-    assert [one.why for one in evidence.load(record.experiment).searches] == ["again"], "a later search of a kernel replaces the earlier"
-    with pytest.raises(RequestError, match="the search on Another"):
-        results.put_into(record.experiment, [found(device="Another")])
+
+def test_retained_searches_are_read_with_every_session_of_their_gpu(retained):
+    run, other, sweep = found(), found("gelu", chosen={"BLOCK": 1024, "num_warps": 4}), found(kind="sweep")
+    (file,) = results.keep([run, other])
+    assert file == retained / "h200-tune" / evidence.NAME
+    (again,) = results.keep([run.model_copy(update={"why": "again"}), sweep])
+    assert again == file
+    kept = searched.with_searches(measured.record(device={"kind": "gpu", "name": H200}))
+    assert [(one.operation, one.kind, one.why) for one in kept.searches] == [
+        ("matmul", "search", "again"), ("gelu", "search", "w"), ("matmul", "sweep", "w"),
+    ], "a later search replaces the earlier of its kernel, and nothing else"  # fmt: skip
+    record = evidence.load("h200-tune")
+    assert record.origin == "retained" and record.device.driver == "580.1" and record.software == {"triton": "3.6.0"}
+    assert record.source.files == {f"kernels/triton/{one}.py": Subject.of(one, "triton").sha256 for one in ("matmul", "gelu")}
+    elsewhere = measured.record(device={"kind": "gpu", "name": "Another"})
+    assert searched.with_searches(elsewhere) is elsewhere
+
+
+def test_a_sweep_is_kept_and_chooses_nothing(retained):
+    sweep = found(kind="sweep")
+    assert results.retain([sweep]) == [] and tuned.config("matmul", "triton", H200) is None
+    results.keep([sweep])
+    assert evidence.load("h200-tune").searches == (sweep,)
 
 
 def test_a_record_without_the_fixed_configuration_is_none():

@@ -58,11 +58,10 @@ class Request:
     plans: tuple[tuple[Subject, dict], ...]
     budget_s: float | None
     retain: bool
-    into: str | None
     again: bool
 
 
-def request(names: Sequence[str], *, swept: Sequence[str], budget_s: float | None, retain: bool, into: str | None, again: bool) -> Request:
+def request(names: Sequence[str], *, swept: Sequence[str], budget_s: float | None, retain: bool, again: bool) -> Request:
     """What is asked for, or RequestError: nothing has been started then."""
     if budget_s is not None and not budget_s > 0:
         raise RequestError(f"--budget is {budget_s:g}: give seconds above 0")
@@ -70,14 +69,9 @@ def request(names: Sequence[str], *, swept: Sequence[str], budget_s: float | Non
     place = plans[0][0].place
     if retain and place == CPU:
         raise RequestError("--retain keeps configurations of a GPU, and plain Python is timed on the CPU; leave it out")
-    if into:
-        from mage import evidence
-
-        if evidence.read(evidence.path(into)).origin == "published":
-            raise RequestError(f"--into {into}: published evidence stays as it is; name an experiment of your own")
     if place == GPU and not _has_gpu():
         raise RequestError("configurations are tuned on a GPU, and this machine has none; run this where there is one")
-    return Request(plans=tuple(plans), budget_s=budget_s, retain=retain, into=into, again=again)
+    return Request(plans=tuple(plans), budget_s=budget_s, retain=retain, again=again)
 
 
 def tune(asked: Request) -> int:
@@ -96,8 +90,8 @@ def tune(asked: Request) -> int:
     if asked.retain:
         for file in results.retain(runs):
             print(f"{paths.shown(file)}: the tuned configurations of {runs[0].device}")
-    if asked.into:
-        print(f"{paths.shown(results.put_into(asked.into, runs))}: holds the searches")
+        for file in results.keep(runs):
+            print(f"{paths.shown(file)}: every search of {runs[0].device}")
     if unconfirmed := [name(run.operation, run.implementation, run.variant) for run in runs if run.chosen is None]:
         raise MageError(f"{', '.join(unconfirmed)}: no candidate could be timed and confirmed; the reasons are in the file above")
     return 0

@@ -9,9 +9,12 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from mage import evidence, paths, tuned
-from mage.errors import EvidenceError, RequestError
+from mage import evidence, operations, paths, searched, timers, tuned, vocabulary
+from mage.errors import EvidenceError
+from mage.schema import VERSION, Evidence
 from mage.schema_search import SearchRun, name
+
+CITATION = "measured by this project: every candidate of `python -m mage tune`, which chose the tuned configurations"
 
 
 def path(run: SearchRun) -> Path:
@@ -40,10 +43,13 @@ def records(device_name: str) -> tuple[SearchRun, ...]:
 
 
 def retain(runs: Sequence[SearchRun]) -> list[Path]:
-    """Write what ``runs`` chose into the tuned configurations of their GPU; what was chosen for other kernels stays."""
+    """Write what searches chose into the tuned configurations of their GPU; what was chosen for other kernels stays.
+
+    A sweep chooses nothing: it shows what given configurations take.
+    """
     written = []
     for device in dict.fromkeys(run.device for run in runs):
-        chosen = [run for run in runs if run.device == device and run.chosen is not None]
+        chosen = [run for run in runs if run.device == device and run.chosen is not None and run.kind == "search"]
         if not chosen:
             continue
         entries = {**tuned.entries(device), **{name(run.operation, run.implementation, run.variant): _entry(run) for run in chosen}}
@@ -82,20 +88,51 @@ def _us(measured) -> float | None:
     return round(measured.median_us, 3) if measured else None
 
 
-def put_into(experiment: str, runs: Sequence[SearchRun]) -> Path:
-    """Put the records of ``runs`` into the evidence of an experiment, in the place of earlier ones of the same kernels.
+def keep(runs: Sequence[SearchRun]) -> list[Path]:
+    """Put the records of ``runs`` into the retained searches of their GPU (``mage.searched``), one file a GPU.
 
-    RequestError for evidence of another device: searches are read beside the times of the device they were made on.
+    A record takes the place of the earlier one of the same kernel and kind; those of other kernels stay.
     """
-    file = evidence.path(experiment)
-    record = evidence.read(file)
-    if record.origin == "published":
-        raise RequestError(f"{experiment} is published evidence, which stays as it is; name an experiment of your own")
-    if others := sorted({run.device for run in runs} - {record.device.name}):
-        raise RequestError(f"{experiment} was measured on {record.device.name}, the search on {others[0]}")
-    merged = {run.key: run for run in (*record.searches, *runs)}
-    evidence.save(record.model_copy(update={"searches": tuple(merged.values())}), file)
-    return file
+    written = []
+    for device in dict.fromkeys(run.device for run in runs):
+        before = searched.of(device)
+        mine = {run.key: run for run in runs if run.device == device}
+        merged = tuple({**{run.key: run for run in (before.searches if before else ())}, **mine}.values())
+        record = _evidence(before.experiment if before else searched.experiment(device), merged)
+        file = paths.RETAINED / record.experiment / evidence.NAME
+        evidence.save(record, file)
+        written.append(file)
+    return written
+
+
+def _evidence(experiment: str, runs: tuple[SearchRun, ...]) -> Evidence:
+    last = max(runs, key=lambda run: run.when)
+    return Evidence.model_validate(
+        {
+            "schema": VERSION,
+            "experiment": experiment,
+            "origin": "retained",
+            "when": last.when.replace(microsecond=0),
+            "device": {"kind": "gpu", "name": last.device, "arch": last.arch, "driver": last.driver},
+            "software": last.versions,
+            "source": {"citation": CITATION, "files": {run.kernel_file: run.kernel_sha256 for run in runs}},
+            "inputs": {"seed": last.seed, "std": operations.STD, "distribution": vocabulary.DRAWN},
+            "method": {
+                "rounds": max((len(one.rounds_us) for run in runs for one in run.runoff), default=0),
+                "iterations": max((len(one.rounds_us[0]) for run in runs for one in run.runoff), default=0),
+                "warmup": timers.WARMUP,
+                "order": "candidates one at a time, those of the run-off in turn",
+                "rtol": operations.Operation.rtol,
+                "atol": operations.Operation.atol,
+                "tf32": False,
+                "span_statistic": "samples",
+                "kernel_statistic": "samples",
+                "instruments": {"span_us": last.metric, "kernel_us": last.final_metric},
+            },
+            "results": [],
+            "searches": runs,
+        }
+    )
 
 
 def _write(file: Path, record: dict) -> None:
