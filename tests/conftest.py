@@ -47,6 +47,18 @@ def _chromium() -> str | None:
     return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
+# The files that take longest, in that order: they begin first, so that the last minutes have short ones for every process.
+LONG = (
+    "browser", "runner_failures", "tune", "kernels_cuda", "notes_content", "series", "field_cases", "lab", "cuda_build", "gated",
+    "figures", "kernel", "hostcuda", "gate", "new_note", "census", "publication", "kernels_triton", "kernels_cutile",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items):
+    place = {f"test_{name}": number for number, name in enumerate(LONG)}
+    items.sort(key=lambda item: place.get(item.path.stem, len(LONG)))
+
+
 def pytest_runtest_setup(item):
     if item.get_closest_marker("gpu") and not _cuda_device():
         pytest.skip("no CUDA device")
