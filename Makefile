@@ -79,11 +79,12 @@ notes: export MAGE_RUN := $(shell date +%s) $(filter here-%,$(basename $(notdir 
 .PHONY: notes
 notes: $(NOTES)
 
-# Two at a time, a file in one process: most tests wait for compilers. The python3 at hand may lack the plugin.
+# Three at a time, a file in one process, the long ones first: most tests wait for compilers and for notes. The python3
+# at hand may lack the plugin.
 ## Run the whole test suite, the same that CI runs
 .PHONY: test
 test: $(ENVIRONMENT)
-	@exec $(PY) -m pytest $(if $(filter venv,$(ENV)),-n 2 --dist loadfile)
+	@exec $(PY) -m pytest $(if $(filter venv,$(ENV)),-n 3 --dist loadfile --no-loadscope-reorder)
 	@echo "Next: make notes"
 
 ## Measure on this machine and keep the evidence: make measure EXPERIMENT=h200-006

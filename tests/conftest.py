@@ -11,14 +11,16 @@ import signal
 import subprocess
 import sys
 import termios
+import threading
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -46,6 +48,18 @@ def _cuda_device() -> bool:
 @cache
 def _chromium() -> str | None:
     return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+# The files that take longest, in that order: they begin first, so that the last minutes have short ones for every process.
+LONG = (
+    "browser", "runner_failures", "tune", "kernels_cuda", "notes_content", "series", "field_cases", "lab", "cuda_build", "gated",
+    "figures", "kernel", "hostcuda", "gate", "new_note", "census", "publication", "kernels_triton", "kernels_cutile",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items):
+    place = {f"test_{name}": number for number, name in enumerate(LONG)}
+    items.sort(key=lambda item: place.get(item.path.stem, len(LONG)))
 
 
 def pytest_runtest_setup(item):
@@ -158,30 +172,80 @@ def make_tree():
     return TinyTree
 
 
+def _copy_of_the_repository(root: Path) -> TinyTree:
+    made = TinyTree(root)
+    for folder in ("notebooks", "params", "kernels", "outputs/retained"):
+        shutil.copytree(REPOSITORY / folder, made.root / folder, dirs_exist_ok=True)
+    return made
+
+
 @pytest.fixture(scope="session")
 def copied_tree(tmp_path_factory):
     """copied_tree(name): a tree with the repository's notes, params, kernels and retained evidence."""
+    return lambda name: _copy_of_the_repository(tmp_path_factory.mktemp(name))
 
-    def copy(name: str) -> TinyTree:
-        made = TinyTree(tmp_path_factory.mktemp(name))
-        for folder in ("notebooks", "params", "kernels", "outputs/retained"):
-            shutil.copytree(REPOSITORY / folder, made.root / folder, dirs_exist_ok=True)
-        return made
 
-    return copy
+@cache
+def _fresh_reports() -> frozenset[str]:
+    """Experiments whose report lies in outputs/ already and is what a run today would give."""
+    from mage import stale
+
+    return frozenset(each.experiment for each in stale.statuses() if each.state == "fresh")
+
+
+class NoteRun:
+    """The run of a note in one of the processes of this test run; the others wait for what it left."""
+
+    def __init__(self, ended: Path, started: "Started | None" = None):
+        self._ended, self._result = ended, None
+        if started:
+            self._thread = threading.Thread(target=self._keep, args=(started,), daemon=True)
+            self._thread.start()
+
+    def _keep(self, started: "Started") -> None:
+        new = self._ended.with_suffix(".new")
+        new.write_text(json.dumps(asdict(started.wait())))
+        os.replace(new, self._ended)
+
+    def wait(self) -> "Result":
+        if self._result is None:
+            eventually(self._ended.exists, 240, f"the end of {self._ended.stem}")
+            self._result = Result(**json.loads(self._ended.read_text()))
+        return self._result
 
 
 @pytest.fixture(scope="session")
-def start_note(copied_tree, start_mage):
-    """start_note(experiment): the run of its note and the tree it is in. Each is run once, whoever asks for it."""
-    tree, notes = copied_tree("notes"), {}
+def start_note(tmp_path_factory, start_mage):
+    """start_note(experiment): the run of its note, to wait for, and the tree it is in, to read and not to change.
+
+    Each is run once, whoever asks for it, in whichever process of this test run; and not at all where the report that
+    lies in outputs/ is what a run today would give.
+    """
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "notes-run-once"
 
     @cache
-    def start(experiment: str):
-        if not notes:
-            for file in (tree.root / "params").glob("*.yaml"):
-                notes[file.stem] = re.search(r"^note: *(\S+)", file.read_text("utf-8"), re.MULTILINE)[1]
-        return start_mage("run", notes[experiment], "-e", experiment, root=tree.root), tree
+    def place() -> tuple[TinyTree, dict[str, str]]:
+        folder.mkdir(exist_ok=True)
+        with FileLock(folder / "tree.lock"):
+            if not (folder / "tree").exists():
+                _copy_of_the_repository(folder / "copying")
+                os.replace(folder / "copying", folder / "tree")
+        tree = TinyTree(folder / "tree")
+        params = (tree.root / "params").glob("*.yaml")
+        return tree, {file.stem: re.search(r"^note: *(\S+)", file.read_text("utf-8"), re.MULTILINE)[1] for file in params}
+
+    @cache
+    def start(experiment: str) -> tuple[NoteRun, TinyTree]:
+        (tree, notes), ended = place(), folder / f"{experiment}.json"
+        if experiment in _fresh_reports():
+            ended.write_text(json.dumps(asdict(Result(0, "", ""))))
+            return NoteRun(ended), TinyTree(REPOSITORY)
+        try:
+            (folder / f"{experiment}.claimed").touch(exist_ok=False)
+        except FileExistsError:
+            return NoteRun(ended), tree
+        return NoteRun(ended, start_mage("run", notes[experiment], "-e", experiment, root=tree.root)), tree
 
     return start
 

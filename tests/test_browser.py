@@ -58,7 +58,7 @@ def made(tmp_path_factory, start_note):
     @functools.cache
     def make(page: str) -> Path:
         if page in EXPERIMENTS:
-            return _fresh(page) or _run(page)
+            return _run(page)
         file = folder / f"{page}.html"
         file.write_text(report.render(whole_note(), provenance()) if page == "sample" else report.index(_rows()))
         return file
@@ -70,14 +70,6 @@ def made(tmp_path_factory, start_note):
         return tree.output(experiment) / "report.html"
 
     return make
-
-
-def _fresh(experiment: str) -> Path | None:
-    """The report that lies in outputs/ already, if a run today would give the same."""
-    from mage import stale
-
-    state = {each.experiment: each.state for each in stale.statuses()}
-    return REPOSITORY / "outputs" / experiment / "report.html" if state.get(experiment) == "fresh" else None
 
 
 def _rows():

@@ -140,7 +140,7 @@ def agree(value, printed: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory, repository, make_tree, start_mage):
+def runs(tmp_path_factory, repository, make_tree, start_mage, start_note):
     """Every run that the tests below look at: by name its result, its tree and its process's last words."""
 
     def tree(name: str):
@@ -148,11 +148,11 @@ def runs(tmp_path_factory, repository, make_tree, start_mage):
         for folder in ("notebooks", "params", "kernels", "outputs/retained"):
             shutil.copytree(repository / folder, made.root / folder, dirs_exist_ok=True)
         for params in (made.root / "params").glob("*.yaml"):
-            if not params.stem.startswith("h200-" if name == "measured" else "mage-"):
+            if not params.stem.startswith("mage-"):
                 params.unlink()  # what is measured here depends on the machine
         return made
 
-    first, second, other, changed, measured = (tree(name) for name in ("first", "second", "other", "changed", "measured"))
+    second, other, changed = (tree(name) for name in ("second", "other", "changed"))
     file = changed.root / "outputs/retained/mage-006/evidence.json"
     text = file.read_text()
     assert text.count('"kernel_us": 343.99,') == 1
@@ -161,12 +161,11 @@ def runs(tmp_path_factory, repository, make_tree, start_mage):
     load = [*chosen, "-p", "experiment=mage-003", "-p", "implementations=triton"]
     chose = [*chosen, "-p", "experiment=mage-001", "-p", "implementations=[triton, rust-cutile]"]
     started = {
-        "first": (start_mage("run", "note-004", root=first.root), first),
+        **{name: start_note(name) for name in ("mage-006", "mage-004", "h200-004")},
         "second": (start_mage("run", "note-004", root=second.root), second),
         "changed": (start_mage("run", LOAD, root=changed.root), changed),
         LOAD: (start_mage("run", LOAD, *load, root=other.root), other),
         CHOSE: (start_mage("run", CHOSE, *chose, root=other.root), other),
-        "measured": (start_mage("run", CHOSE, "-e", "h200-004", root=measured.root), measured),
     }
     yield {name: (process.wait(), made) for name, (process, made) in started.items()}
 
@@ -174,9 +173,12 @@ def runs(tmp_path_factory, repository, make_tree, start_mage):
 @pytest.fixture(scope="module")
 def pages(runs):
     """The two reports of a plain run, parsed."""
-    result, tree = runs["first"]
-    assert result.rc == 0, result.said
-    return {LOAD: page(tree, "mage-006"), CHOSE: page(tree, "mage-004")}
+    found = {}
+    for stem, experiment in ((LOAD, "mage-006"), (CHOSE, "mage-004")):
+        result, tree = runs[experiment]
+        assert result.rc == 0, result.said
+        found[stem] = page(tree, experiment)
+    return found
 
 
 def page(tree, experiment: str) -> BeautifulSoup:
@@ -422,7 +424,7 @@ def test_a_changed_number_stops_the_note_with_one_line(runs):
 @pytest.mark.parametrize("experiment", ["mage-006", "mage-004"])
 def test_two_runs_give_the_same_report_but_for_the_time_of_the_run(experiment, runs):
     texts = []
-    for name in ("first", "second"):
+    for name in (experiment, "second"):
         result, tree = runs[name]
         assert result.rc == 0, result.said
         record = json.loads((tree.output(experiment) / "provenance.json").read_text())
@@ -531,7 +533,7 @@ def test_what_the_fp32_product_became_stands_per_release_and_is_said_to_be_retai
 
 
 def test_a_retained_experiment_says_its_device_and_judges_the_published_claims(runs):
-    result, tree = runs["measured"]
+    result, tree = runs["h200-004"]
     assert result.rc == 0, result.said
     soup = page(tree, "h200-004")
     assert soup.select_one(".origin-retained") is not None

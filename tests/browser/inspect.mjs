@@ -7,7 +7,7 @@
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
-import { HtmlValidate } from "html-validate";
+import { HtmlElement, HtmlValidate } from "html-validate";
 import { chromium } from "playwright-core";
 
 const WIDTHS = [360, 1280];
@@ -17,6 +17,22 @@ const PRINTED_WIDTH = 680; // A4 less its margins, in CSS pixels
 
 const [executablePath, profile, ...pages] = process.argv.slice(2);
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+// Of every entry of every list the validator asks whether it is a `dl > dt`, and looks for the answer in the whole page:
+// half a minute for a long report. Names alone, and names below names, are told from the element and its parents.
+const searched = HtmlElement.prototype.matches;
+HtmlElement.prototype.matches = function (selector) {
+  const paths = selector.split(",").map((path) => path.trim().split(/\s*>\s*/));
+  if (!paths.flat().every((name) => /^[a-z][a-z0-9]*$/.test(name))) return searched.call(this, selector);
+  return paths.some((path) => {
+    let node = this;
+    return path.reverse().every((name) => {
+      const fits = node?.is(name);
+      node = node?.parent;
+      return fits;
+    });
+  });
+};
 
 const validator = new HtmlValidate({
   extends: ["html-validate:recommended"],
