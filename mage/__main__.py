@@ -205,7 +205,7 @@ def _check(options: argparse.Namespace) -> int:
             print(f"{where}: fresh")
         else:
             code = 1
-            print(f"{where}: {status.state}: {'; '.join(status.reasons)}; run: {status.command}")
+            print(f"{where}: {status.state}: {'; '.join(status.few_reasons)}; run: {status.command}")
     return code
 
 

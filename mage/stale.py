@@ -10,6 +10,9 @@ from pathlib import Path
 from mage import locks, notes, paths, provenance, publication
 
 
+SHOWN = 6
+
+
 @dataclass(frozen=True, kw_only=True)
 class Status:
     """One experiment's report, as it stands."""
@@ -22,6 +25,12 @@ class Status:
     reasons: tuple[str, ...] = ()
     record: dict | None = None
     """The provenance of the last good report."""
+
+    @property
+    def few_reasons(self) -> tuple[str, ...]:
+        """The reasons, of which those after the sixth are counted: one change to the library can touch half of it."""
+        more = len(self.reasons) - SHOWN
+        return self.reasons if more <= 1 else (*self.reasons[:SHOWN], f"and {more} more files")
 
     @property
     def command(self) -> str:
@@ -120,6 +129,6 @@ def _row(status: Status, row: type):
         device=device.get("name", "") if isinstance(device, dict) else str(device),
         when=own.get("when") or record.get("finished", ""),
         state="stale" if status.state == "broken" else status.state,
-        reasons=status.reasons,
+        reasons=status.few_reasons,
         href=f"{status.experiment}/report.html" if there else None,
     )

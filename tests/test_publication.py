@@ -199,6 +199,12 @@ def test_check_says_which_why_and_what_to_do(tree, run_mage):
     assert "tiny (note-900-tiny)" in line and "kernels/cuda/a.cu changed" in line and "make note-900 EXPERIMENT=tiny" in line
 
 
+def test_what_changed_is_named_first_and_counted_where_it_is_much():
+    few, many = (stale.Status(experiment="e", note="n", state="stale", reasons=tuple(f"file {i} changed" for i in range(n))) for n in (7, 60))
+    assert few.few_reasons == few.reasons
+    assert many.few_reasons == (*many.reasons[:6], "and 54 more files")
+
+
 def test_an_experiment_that_never_ran_is_no_failure(tiny_tree, run_mage):
     tiny_tree.note()
     tiny_tree.params()
