@@ -9,7 +9,6 @@ from pathlib import Path
 
 from mage import locks, notes, paths, provenance, publication
 
-
 SHOWN = 6
 
 

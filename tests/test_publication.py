@@ -200,7 +200,8 @@ def test_check_says_which_why_and_what_to_do(tree, run_mage):
 
 
 def test_what_changed_is_named_first_and_counted_where_it_is_much():
-    few, many = (stale.Status(experiment="e", note="n", state="stale", reasons=tuple(f"file {i} changed" for i in range(n))) for n in (7, 60))
+    reasons = tuple(f"file {number} changed" for number in range(60))
+    few, many = (stale.Status(experiment="tiny", note="note-900-tiny", state="stale", reasons=some) for some in (reasons[:7], reasons))
     assert few.few_reasons == few.reasons
     assert many.few_reasons == (*many.reasons[:6], "and 54 more files")
 
