@@ -104,28 +104,30 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from mage import params
-    from mage.stop import Interrupted, Stop
+    from mage.notebook.stop import Interrupted, Stop
+    from mage.notes import params
 
     requests = params.requests(options.note, options.experiment, options.param)
-    from mage import notebook
+    from mage.notebook import runner
 
     stop = Stop()
     try:
         with stop.on_signals():
-            return notebook.run_all(requests, stop)
+            return runner.run_all(requests, stop)
     except Interrupted as reason:
         return _said(str(reason), reason.exit_code, reason)
 
 
 def _measure(options: argparse.Namespace) -> int:
-    from mage import experiment
+    from mage.experiment import measurement
 
-    asked = experiment.asked(options.experiments)
-    from mage import evidence, locks, summary
+    asked = measurement.asked(options.experiments)
+    from mage import evidence
+    from mage.experiment import summary
+    from mage.notebook import locks
 
     with locks.device():
-        records = experiment.measure(asked, counters=not options.no_counters)
+        records = measurement.measure(asked, counters=not options.no_counters)
     for one, record in zip(asked, records, strict=True):
         evidence.save(record, one.file)
         print(f"{one.experiment}: {one.file} ({one.file.stat().st_size / 1000:.0f} kB)")
@@ -134,7 +136,7 @@ def _measure(options: argparse.Namespace) -> int:
 
 
 def _agree(options: argparse.Namespace) -> int:
-    from mage import agreement
+    from mage.stats import agreement
 
     found = agreement.rows(*map(agreement.named, options.evidence))
     print(agreement.text(found))
@@ -142,7 +144,7 @@ def _agree(options: argparse.Namespace) -> int:
 
 
 def _tune(options: argparse.Namespace) -> int:
-    from mage.stop import Interrupted, Stop
+    from mage.notebook.stop import Interrupted, Stop
     from mage.tune import command
 
     request = command.request(
@@ -157,19 +159,20 @@ def _tune(options: argparse.Namespace) -> int:
 
 
 def _census(options: argparse.Namespace) -> int:
-    from mage import census_command
+    from mage.census import command
 
-    return census_command.census(options.operations, options.gpu, options.json, options.renew)
+    return command.census(options.operations, options.gpu, options.json, options.renew)
 
 
 def _tile_compilers(options: argparse.Namespace) -> int:
-    from mage import census_command
+    from mage.census import command
 
-    return census_command.tile_compilers(options.retain)
+    return command.tile_compilers(options.retain)
 
 
 def _params(options: argparse.Namespace) -> int:
-    from mage import notes, vocabulary
+    from mage import notes
+    from mage.notes import vocabulary
 
     for path in notes.find(options.note):
         note = notes.read(path)
@@ -194,7 +197,7 @@ def _literal(value: object) -> str:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from mage import stale
+    from mage.notebook import stale
 
     code = 0
     for status in stale.statuses():
@@ -222,7 +225,8 @@ def _notes(options: argparse.Namespace) -> int:
 
 
 def _new_note(options: argparse.Namespace) -> int:
-    from mage import new_note, paths
+    from mage import paths
+    from mage.notes import new_note
 
     note, experiment = new_note.create(options.slug)
     print(f"{paths.shown(note)}\n{paths.shown(experiment)}")
@@ -231,7 +235,7 @@ def _new_note(options: argparse.Namespace) -> int:
 
 
 def _index(options: argparse.Namespace) -> int:
-    from mage import stale
+    from mage.notebook import stale
 
     print(stale.write_index())
     return 0

@@ -12,8 +12,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from mage import defects, kernels
-from mage.defects import Defect
+from mage import kernels
+from mage.gate import defects
+from mage.gate.defects import Defect
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -188,7 +188,7 @@ def copied_tree(tmp_path_factory):
 @cache
 def _fresh_reports() -> frozenset[str]:
     """Experiments whose report lies in outputs/ already and is what a run today would give."""
-    from mage import stale
+    from mage.notebook import stale
 
     return frozenset(each.experiment for each in stale.statuses() if each.state == "fresh")
 

@@ -1,6 +1,6 @@
 """Measured evidence made up for tests: samples a round, several variants, long names."""
 
-from mage.schema import Evidence
+from mage.evidence.schema import Evidence
 
 SHAPES = {
     "matmul": [1024, 1024, 1024],

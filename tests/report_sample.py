@@ -1,6 +1,6 @@
 """An executed note made by hand: every kind of cell and output that a report can hold.
 
-Tables and figures are what ``mage.display`` leaves in a notebook, so the page is tested without
+Tables and figures are what ``mage.views.display`` leaves in a notebook, so the page is tested without
 running a kernel. Shared by test_report.py and test_browser.py.
 """
 
@@ -20,7 +20,7 @@ def table(name="stages", caption="Kernel time at each stage, one Nsight Systems 
     """A table with units, numbers of one column at one number of decimals, words, and a value that is missing."""
     import pandas as pd
 
-    from mage.display import TableView
+    from mage.views.display import TableView
 
     frame = pd.DataFrame(
         {
@@ -43,7 +43,7 @@ def figure(name="progression", alt=ALT, title="How each kernel reached its time"
     """A figure with its drawing, its downloads and its plotted values in a fold."""
     from matplotlib.figure import Figure
 
-    from mage.display import FigureView
+    from mage.views.display import FigureView
 
     drawing = Figure(figsize=(5.6, 3.2))
     axes = drawing.subplots()
@@ -54,7 +54,7 @@ def figure(name="progression", alt=ALT, title="How each kernel reached its time"
 
 def prose(text):
     """Prose that a cell shows; ``text`` is Markdown."""
-    from mage.display import Prose
+    from mage.views.display import Prose
 
     return Prose(text)
 
@@ -151,7 +151,7 @@ def provenance(**changes):
                 {"mage-001": "2026-08-30T21:10:00Z", "mage-006": "2026-09-11T00:40:17Z"}.items()
             )
         },
-        "hashes": {"note": HASH, "params": HASH, "library": {"mage/stats.py": HASH}, "kernels": {}},
+        "hashes": {"note": HASH, "params": HASH, "library": {"mage/stats/__init__.py": HASH}, "kernels": {}},
         "git": {"commit": "0123456789abcdef0123456789abcdef01234567", "dirty": False},
         "versions": {"python": "3.11.2", "mage": "0.1.0", "numpy": "2.4.6", "pandas": "3.1.1", "matplotlib": "3.11.2"},
         "device": {"kind": "cpu", "name": "Two cores of this machine"},

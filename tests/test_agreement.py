@@ -3,8 +3,9 @@
 import measured
 import pytest
 
-from mage import agreement, evidence
+from mage import evidence
 from mage.errors import RequestError
+from mage.stats import agreement
 
 LATER = "2026-12-01T12:00:00Z"
 

@@ -5,7 +5,8 @@ import shutil
 
 import pytest
 
-from mage import baseline, paths
+from mage import paths
+from mage.census import baseline
 from mage.errors import EvidenceError
 
 

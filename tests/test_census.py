@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 import mage
-from mage import compile_pool, counting, cuda, describe, gate, kernel_launcher, offline, paths, provenance
+from mage import cuda, gate, paths, provenance
+from mage.census import compile_pool, counting, describe, offline
 from mage.errors import RequestError
+from mage.notebook import kernel_launcher
 
 ARCHS = ("sm_89", "sm_90")
 
@@ -29,7 +31,7 @@ def tree(tmp_path, monkeypatch):
 def norm():
     """Triton's layernorm both ways and the hand-written pair, by (GPU, implementation, how compiled)."""
     ways = (offline.AS_LAUNCHED, offline.NO_ALIGNMENT)
-    frame = counting.census("layernorm", ["triton", "cuda"], ARCHS, specializations=ways)
+    frame = counting.count_code("layernorm", ["triton", "cuda"], ARCHS, specializations=ways)
     frame = frame[(frame.implementation == "triton") | (frame.variant == "pair")]
     return {(row["gpu"], row["implementation"], row["compiled"]): row for row in frame.to_dict("records")}
 
@@ -62,7 +64,7 @@ def test_the_pair_kernel_asks_for_what_the_contract_says(norm, arch):
 
 
 def test_passes_over_the_row_come_out_of_the_code():
-    frame = counting.census("layernorm", ["cuda", "triton"], ["sm_89"])
+    frame = counting.count_code("layernorm", ["cuda", "triton"], ["sm_89"])
     passes = {variant: count for variant, count in zip(frame.variant, frame["passes over X"], strict=True) if count == count}
     # team and registers hold a version for every width, so that their loads say nothing of one row.
     assert passes == {"fixed": 1, "block": 3, "warp": 3, "pair": 2, "row": 1}
@@ -70,7 +72,7 @@ def test_passes_over_the_row_come_out_of_the_code():
 
 @pytest.fixture(scope="module")
 def matmul():
-    frame = counting.census("matmul", "cuda", ARCHS)
+    frame = counting.count_code("matmul", "cuda", ARCHS)
     return {(row["gpu"], row["variant"]): row for row in frame.to_dict("records")}
 
 
@@ -101,20 +103,20 @@ LAUNCHED = {
 
 
 def test_cutile_kernels_are_compiled_as_they_are_launched():
-    frame = counting.census(None, "cutile", ["sm_90"])
+    frame = counting.count_code(None, "cutile", ["sm_90"])
     assert dict(zip(frame.operation, frame.kernel, strict=True)) == {
         operation: f"{operation}_kernel_{mangled}" for operation, mangled in LAUNCHED.items()
     }
 
 
 def test_no_kernel_of_ours_uses_tensor_cores_or_is_refused():
-    frame = counting.census()
+    frame = counting.count_code()
     assert len(frame) == 2 * len(offline.units())
     assert frame.refused.isna().all() and (frame["tensor-core"] == 0).all()
 
 
 def test_ptx_is_counted_where_there_is_some():
-    frame = counting.census("neighbor", archs=["sm_90"])
+    frame = counting.count_code("neighbor", archs=["sm_90"])
     counted = dict(zip(frame.variant.where(frame.implementation == "cuda", frame.implementation), frame["ptx global loads"], strict=True))
     assert counted.pop("cutile") != counted["triton"], "cuTile shows no PTX"
     assert set(counted) == {"triton", "feature", "quad", "warp", "balanced"} and all(count > 0 for count in counted.values())
@@ -134,19 +136,19 @@ def test_a_local_array_lies_on_the_stack():
 
 
 def test_the_function_is_there_whatever_was_imported():
-    assert mage.census is counting.census
+    assert mage.count_code is counting.count_code
 
 
 def test_a_second_census_compiles_nothing(monkeypatch):
-    counting.census("gelu", "cuda", ["sm_90"])
+    counting.count_code("gelu", "cuda", ["sm_90"])
     monkeypatch.setattr(compile_pool, "_Worker", None)
-    assert len(counting.census("gelu", "cuda", ["sm_90"])) == 2
+    assert len(counting.count_code("gelu", "cuda", ["sm_90"])) == 2
 
 
 @pytest.mark.parametrize("arguments", [("layernrom",), (None, "tritn"), (None, None, ["sm_1"])])
 def test_an_unknown_name_is_refused_with_the_known_ones(arguments):
     with pytest.raises(RequestError, match="layernorm|triton|sm_90"):
-        counting.census(*arguments)
+        counting.count_code(*arguments)
 
 
 def test_a_census_notes_the_kernel_files_that_it_rests_on_whether_compiled_or_kept(monkeypatch):
@@ -199,7 +201,7 @@ def test_the_interpreter_of_a_process_does_not_reach_the_compilers(tree, monkeyp
 
 def test_a_script_without_a_main_guard_may_ask(tree):
     done = subprocess.run(
-        [sys.executable], input='import mage; print(len(mage.census("neighbor", "cuda", "sm_90")))',
+        [sys.executable], input='import mage; print(len(mage.count_code("neighbor", "cuda", "sm_90")))',
         env={**os.environ, "PYTHONPATH": str(paths.PACKAGE.parent)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.stdout.strip() == "4", done.stderr

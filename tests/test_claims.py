@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mage import claims, evidence, lookup, paths
+from mage import claims, evidence, paths
 from mage.claims import Quotes
 from mage.errors import ClaimError, RequestError
+from mage.evidence import lookup
 
 THIN = "\u202f"
 

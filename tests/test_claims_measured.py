@@ -5,7 +5,7 @@ import pytest
 from mage import evidence, paths
 from mage.claims import Quotes
 from mage.errors import ClaimError
-from mage.schema import Round
+from mage.evidence.schema import Round
 from mage.tables.launch_cost import cost_us, launch_cost
 from tests.measured import record, result
 

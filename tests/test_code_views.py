@@ -4,7 +4,8 @@ import pytest
 from test_figures import faults, words
 
 import mage
-from mage import counting, figures, offline, paths, tables, tile_census
+from mage import figures, paths, tables
+from mage.census import counting, offline, tile_census
 from mage.errors import ClaimError, RequestError
 
 WAYS = (offline.NO_ALIGNMENT, offline.AS_LAUNCHED)
@@ -12,12 +13,12 @@ WAYS = (offline.NO_ALIGNMENT, offline.AS_LAUNCHED)
 
 @pytest.fixture(scope="module")
 def norm():
-    return mage.census("layernorm", ["triton", "cuda"], specializations=WAYS)
+    return mage.count_code("layernorm", ["triton", "cuda"], specializations=WAYS)
 
 
 @pytest.fixture(scope="module")
 def matmul():
-    return mage.census("matmul")
+    return mage.count_code("matmul")
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +61,7 @@ def test_the_other_tables_hold_every_kernel_and_the_chosen_operations(norm, matm
 
 def test_a_kernel_that_does_not_compile_is_said_below(norm):
     row = {"operation": "gelu", "implementation": "triton", "variant": "fixed", "gpu": "sm_90", "compiled": "as launched"}
-    frame = mage.census("gelu", "cuda")
+    frame = mage.count_code("gelu", "cuda")
     frame = type(frame)([*frame.to_dict("records"), {**row, "refused": "the compiler crashed: signal SIGSEGV"}])
     view = tables.code_census(frame)
     assert len(view.frame) == 4 and "Triton of Bias\u00a0+\u00a0GELU for sm_90: the compiler crashed" in view.note

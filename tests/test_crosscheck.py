@@ -5,9 +5,10 @@ import importlib.metadata
 import measured
 import pytest
 
-from mage import crosscheck, tables
-from mage.schema import KernelCounters
-from mage.shapes import Row
+from mage import tables
+from mage.evidence.schema import KernelCounters
+from mage.experiment import crosscheck
+from mage.experiment.shapes import Row
 
 GELU, MATMUL = Row("gelu", "cuda", "elementwise", (4096, 768)), Row("matmul", "pytorch", None, (1024, 1024, 1024))
 

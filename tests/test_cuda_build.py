@@ -11,8 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from mage import cubins, cuda, cuda_stages, defects, hostcuda, implementations, kernels, operations, paths, sass
+from mage import cuda, implementations, kernels, operations, paths
+from mage.census import sass
+from mage.cuda import cubins, hostcuda
 from mage.errors import MageError, RequestError
+from mage.gate import defects
+from mage.kernels import cuda_stages
 
 ARCHES = ("sm_89", "sm_90")
 

@@ -12,8 +12,8 @@ import pytest
 from bs4 import BeautifulSoup
 from matplotlib.figure import Figure
 
-from mage import display, images, rounding, svg_size
-from mage.display import FigureView, Prose, TableView
+from mage.views import display, images, rounding, svg_size
+from mage.views.display import FigureView, Prose, TableView
 
 
 def table(frame: dict, **options) -> TableView:

@@ -6,15 +6,17 @@ from random import Random
 
 import pytest
 
-from mage import captures, counters, evidence, experiment, implementations, plan, record, samples, verdicts
-from mage.captures import Segment
-from mage.cases import Case
-from mage.experiment import Asked
+from mage import evidence, implementations
+from mage.evidence.schema import Ceilings, Device, DeviceState, Round
+from mage.experiment import captures, counters, measurement, plan, record, samples
+from mage.experiment.captures import Segment
+from mage.experiment.cases import Case
+from mage.experiment.measurement import Asked
+from mage.experiment.samples import Key, Taken
+from mage.experiment.shapes import Row
+from mage.experiment.split import Split
 from mage.profile import KernelRecord
-from mage.samples import Key, Taken
-from mage.schema import Ceilings, Device, DeviceState, Round
-from mage.shapes import Row
-from mage.split import Split
+from mage.stats import verdicts
 
 SMALL = {"matmul": (32, 32, 32), "gelu": (16, 64), "layernorm": (16, 64), "triangle": (8, 4), "neighbor": (32, 8, 100)}
 ROUNDS = 12
@@ -30,7 +32,7 @@ def measured():
     wanted = Asked(
         experiment="here-test", operations=tuple(SMALL), implementations=("pytorch", "triton", "cuda", "numpy")
     )
-    return experiment.measure([wanted], dims=SMALL, say=lambda line: None)[0]
+    return measurement.measure([wanted], dims=SMALL, say=lambda line: None)[0]
 
 
 def experiment_has_gpu():
@@ -97,7 +99,7 @@ def test_published_evidence_is_not_measured_anew(run_mage):
 @pytest.mark.gpu
 def test_a_whole_measurement_on_the_gpu():
     wanted = Asked(experiment="here-test", operations=("gelu",), implementations=("pytorch", "triton", "cuda"))
-    found = experiment.measure([wanted], counters=False, pairs=6, rounds=4)[0]
+    found = measurement.measure([wanted], counters=False, pairs=6, rounds=4)[0]
     assert {row.key for row in found.results} == {"gelu/pytorch", "gelu/triton:fixed", "gelu/cuda:elementwise"}
     for row in found.results:
         keys = {(spans.mode, spans.cache) for spans in row.spans}
@@ -108,7 +110,9 @@ def test_a_whole_measurement_on_the_gpu():
 
 
 def test_the_probe_has_every_kernel_that_is_launched():
-    from mage import cubins, cuda, probe
+    from mage import cuda
+    from mage.cuda import cubins
+    from mage.experiment import probe
 
     found = cubins.usage(cuda.build("probe", "sm_90", probe.source()).cubin, "sm_90")
     names = {"mage_marker", "mage_evict", "mage_control", "mage_clock", "mage_copy", "mage_fma"}
@@ -376,7 +380,7 @@ def test_a_round_holds_every_row_once_and_rounds_differ():
 
 def test_a_part_inside_another_interrupts_it(monkeypatch):
     clock = iter(range(100))
-    monkeypatch.setattr("mage.split.time.perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr("mage.experiment.split.time.perf_counter", lambda: float(next(clock)))
     split = Split()
     with split("gate"), split("compile"):
         pass
@@ -429,7 +433,8 @@ def test_rows_of_a_shape_share_what_they_are_judged_by_and_a_wrong_one_is_still_
     """The reference is computed once for all rows; an output that is wrong after the timed loop is judged by it too."""
     import torch
 
-    from mage import cases, operations
+    from mage import operations
+    from mage.experiment import cases
 
     chosen = plan.Plan(operations=("matmul",), implementations=("pytorch", "numpy"), dims=SMALL)
     counted = []

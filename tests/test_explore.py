@@ -9,8 +9,10 @@ from decimal import Decimal
 import pytest
 
 import mage
-from mage import explore, explore_runs, hostcuda, paths
+from mage import explore, paths
+from mage.cuda import hostcuda
 from mage.errors import RequestError
+from mage.explore import runs
 
 needs_a_compiler = pytest.mark.skipif(hostcuda.compiler() is None, reason="no C++ compiler on this machine")
 on_a_cpu = pytest.mark.skipif(bool(shutil.which("nvidia-smi")), reason="this machine has a GPU")
@@ -127,7 +129,7 @@ def test_code_stands_beside_its_source():
 )
 def test_the_source_of_a_kernel_goes_on_with_what_it_is_made_of(kernel, made_of, not_of):
     source = (paths.KERNELS / "cuda" / f"{kernel.partition('_')[0]}.cu").read_text("utf-8")
-    shown = explore_runs.cuda_function(source, kernel)
+    shown = runs.cuda_function(source, kernel)
     for text in made_of:
         assert shown.count(text) == 1, text
     assert not [text for text in not_of if text in shown]
@@ -162,7 +164,7 @@ def test_names_complete_and_every_public_one_says_what_it_is_for():
 
 def test_what_a_cell_ends_in_is_one_line_as_text():
     evidence = mage.load("mage-001")
-    for thing in (evidence, mage.Quotes("mage-001"), mage.Counts(mage.census("gelu", "cuda")), explore.can_run("gelu")):
+    for thing in (evidence, mage.Quotes("mage-001"), mage.Counts(mage.count_code("gelu", "cuda")), explore.can_run("gelu")):
         assert len(repr(thing)) < 160 and "\n" not in repr(thing), repr(thing)
     assert "mage-001" in repr(evidence) and "published" in repr(evidence) and "RTX 4090" in repr(evidence)
 

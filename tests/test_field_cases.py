@@ -28,7 +28,7 @@ os.replace(pathlib.Path(out, "new"), pathlib.Path(out, "kernel.json"))
 SLEEP = "import time; time.sleep(600)"
 PICTURE = """\
 from matplotlib.figure import Figure
-from mage.display import FigureView
+from mage.views.display import FigureView
 figure = Figure()
 figure.subplots().plot([1, 2, 3])
 FigureView("chart", figure, "A chart", "A line that rises from one to three")
@@ -127,7 +127,7 @@ def test_case_05_check_lists_exactly_the_reports_whose_content_changed(changed, 
         "kernel": "kernels/triton/tiny.py",
         "note": "notebooks/note-900-uses.ipynb",
         "params": "params/uses.yaml",
-        "library": "mage/rounding.py",
+        "library": "mage/views/rounding.py",
         "evidence": "outputs/retained/mage-006/evidence.json",
     }[changed]
     check = {"root": tree.root, "env": {"PYTHONPATH": str(tree.root)}}
@@ -153,7 +153,8 @@ def used_and_not(make_tree, tmp_path_factory, run_mage):
     shutil.copytree(REPOSITORY / "outputs/retained/mage-006", tree.root / "outputs/retained/mage-006")
     (tree.root / "kernels/triton").mkdir()
     (tree.root / "kernels/triton/tiny.py").write_text("def double(x):\n    return 2 * x\n")
-    uses = "from mage import evidence, kernels, rounding\nkernels.load('triton/tiny').double(2)\nevidence.load('mage-006')"
+    imports = "from mage import evidence, kernels; from mage.views import rounding"
+    uses = f"{imports}\nkernels.load('triton/tiny').double(2)\nevidence.load('mage-006')"
     tree.note("note-900-uses", cells=[uses])
     tree.note("note-901-uses-not", cells=["print(2)"])
     tree.params("uses", note="note-900-uses")

@@ -13,9 +13,11 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
-from mage import evidence, figures, images, palette, vocabulary
+from mage import evidence, figures
 from mage.errors import RequestError
 from mage.figures import bars, canvas
+from mage.notes import vocabulary
+from mage.views import images, palette
 
 PHONE = 328
 """CSS pixels that a phone's column leaves for a figure."""

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mage
-from mage import gate, gate_cases, hostcuda, implementations, interpreter, operations
+from mage import gate, implementations, operations
+from mage.cuda import hostcuda
 from mage.errors import RequestError
-from mage.gate import FAILED, NOT_CHECKED, PASSED
-from mage.implementations import Call
-from mage.judgement import judge
+from mage.gate import FAILED, NOT_CHECKED, PASSED, gating
+from mage.gate.judgement import judge
+from mage.implementations import Call, interpreter
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 on_each_device = pytest.mark.parametrize("device", DEVICES)
@@ -393,8 +394,8 @@ def test_wrong_requests_are_errors_not_results():
 @pytest.mark.parametrize(
     ("case", "device"),
     [
-        *((case, "cpu") for case in gate_cases.CASES if case.simulated),
-        *(pytest.param(case, "cuda", marks=pytest.mark.gpu) for case in gate_cases.CASES),
+        *((case, "cpu") for case in gating.CASES if case.simulated),
+        *(pytest.param(case, "cuda", marks=pytest.mark.gpu) for case in gating.CASES),
     ],
     ids=str,
 )
@@ -402,17 +403,17 @@ def test_the_libraries(case, device):
     """Eager PyTorch and NumPy at every shape; torch.compile at each on a GPU and at one on the CPU."""
     for row in implementations.available(case.operation, device):
         if row.implementation in ("pytorch", "numpy") and row.can_run:
-            result = gate_cases.check(case, row, device)
-            assert result.passed == PASSED, gate_cases.line(result)
+            result = gating.check(case, row, device)
+            assert result.passed == PASSED, gating.line(result)
             assert result.where == ("cpu" if device == "cpu" else "gpu")
 
 
 @pytest.mark.parametrize(
     ("case", "device"),
     [
-        (gate_cases.small("gelu"), "cpu"),
-        *(pytest.param(case, "cuda", marks=pytest.mark.gpu) for case in gate_cases.CASES if not case.simulated),
-        *(pytest.param(gate_cases.small(name), "cuda", marks=pytest.mark.gpu) for name in operations.names()),
+        (gating.small("gelu"), "cpu"),
+        *(pytest.param(case, "cuda", marks=pytest.mark.gpu) for case in gating.CASES if not case.simulated),
+        *(pytest.param(gating.small(name), "cuda", marks=pytest.mark.gpu) for name in operations.names()),
     ],
     ids=str,
 )
@@ -421,14 +422,14 @@ def test_torch_compile(case, device):
         if row.implementation == "pytorch-compiled":
             if not row.can_run:
                 pytest.skip(row.why_not)
-            result = gate_cases.check(case, row, device)
-            assert result.passed == PASSED, gate_cases.line(result)
+            result = gating.check(case, row, device)
+            assert result.passed == PASSED, gating.line(result)
             assert result.allocates
 
 
 @pytest.mark.skipif(hostcuda.compiler() is None and not torch.cuda.is_available(), reason="no C++ compiler and no GPU")
 def test_both_published_pipeline_defects_are_refused_anywhere():
-    results = gate_cases.refused_defects()
+    results = gating.refused_defects()
     assert set(results) == {"pipeline-buffer-units", "pipeline-last-buffer"}
     for name, result in results.items():
         assert result.passed == FAILED, name

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from mage import gate_cases, gated, paths, provenance
+from mage import paths, provenance
+from mage.gate import gated, gating
 
 
 @pytest.fixture
@@ -26,12 +27,12 @@ def found_by(monkeypatch):
 
 def test_the_second_report_shows_what_the_first_found(cache, monkeypatch):
     asked = found_by(monkeypatch)
-    first = gate_cases.here(["gelu"], ["numpy", "triton"])
-    second = gate_cases.here(["gelu"], ["numpy", "triton"])
+    first = gating.here(["gelu"], ["numpy", "triton"])
+    second = gating.here(["gelu"], ["numpy", "triton"])
     assert len(asked) == 1 and first == second
     assert [(one.implementation, one.passed) for one in first if one.variant != "tuned"] == [("triton", "passed"), ("numpy", "passed")]
     assert all(one.found and one.found.endswith("+00:00") for one in first)
-    gate_cases.here(["gelu"], ["numpy"])
+    gating.here(["gelu"], ["numpy"])
     assert len(asked) == 2
 
 
@@ -41,7 +42,7 @@ def found(tmp_path_factory):
     folder = tmp_path_factory.mktemp("found")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MAGE_CACHE", str(folder))
-        gate_cases.here(["gelu"], ["numpy"])
+        gating.here(["gelu"], ["numpy"])
     return folder / "gate"
 
 
@@ -49,12 +50,12 @@ def found(tmp_path_factory):
 def test_any_change_has_it_found_anew(change, found, cache, monkeypatch):
     shutil.copytree(found, cache)
     asked = found_by(monkeypatch)
-    gate_cases.here(["gelu"], ["numpy"])
+    gating.here(["gelu"], ["numpy"])
     assert not asked, "nothing has changed yet"
     (file,) = cache.iterdir()
     if change == "a module":
         kept = json.loads(file.read_text())
-        module = next(name for name in kept["files"] if name.endswith("mage/judgement.py"))
+        module = next(name for name in kept["files"] if name.endswith("mage/gate/judgement.py"))
         kept["files"][module] = "0" * 64  # as it would be, had the module been another then
         file.write_text(json.dumps(kept))
     elif change == "a release":
@@ -63,7 +64,7 @@ def test_any_change_has_it_found_anew(change, found, cache, monkeypatch):
         monkeypatch.setenv("TRITON_INTERPRET", "0")
     else:
         file.write_text(file.read_text()[:100])
-    gate_cases.here(["gelu"], ["numpy"])
+    gating.here(["gelu"], ["numpy"])
     assert len(asked) == 1
 
 
@@ -75,7 +76,7 @@ def test_a_changed_kernel_is_gated_anew_and_a_wrong_one_fails(cache, tmp_path, m
         for file in (paths.KERNELS / folder).iterdir():
             if file.is_file():
                 (tree / "kernels" / folder / file.name).write_bytes(file.read_bytes())
-    code = "from mage import gate_cases; print([r.passed for r in gate_cases.here(['gelu'], ['triton'], 'cpu') if r.variant == 'fixed'])"
+    code = "from mage.gate import gating; print([r.passed for r in gating.here(['gelu'], ['triton'], 'cpu') if r.variant == 'fixed'])"
 
     def verdict():
         environment = {**gated.apart.environment(), "MAGE_ROOT": str(tree)}
@@ -91,8 +92,8 @@ def test_what_was_used_belongs_to_the_report_whether_now_or_before(cache, monkey
     for _ in range(2):
         monkeypatch.setattr(provenance, "used", {})
         monkeypatch.setattr(provenance, "_elsewhere", {})
-        gate_cases.here(["gelu"], ["triton"])
+        gating.here(["gelu"], ["triton"])
         used = provenance.classify(provenance.used)
-        assert "kernels/triton/gelu.py" in used["kernels"] and "mage/judgement.py" in used["library"]
+        assert "kernels/triton/gelu.py" in used["kernels"] and "mage/gate/judgement.py" in used["library"]
         assert not [name for name in used["library"] if "tables" in name or "figures" in name]
         assert "triton" in provenance.versions()

@@ -14,9 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mage import cuda_stages, hostcuda, paths
+from mage import paths
+from mage.cuda import hostcuda
+from mage.cuda.hostcuda import HostKernelError, launch
 from mage.errors import RequestError
-from mage.hostcuda import HostKernelError, launch
+from mage.kernels import cuda_stages
 
 pytestmark = pytest.mark.skipif(hostcuda.compiler() is None, reason="no C++ compiler: not checked on this machine")
 
@@ -586,7 +588,8 @@ def test_nothing_is_left_running_when_the_caller_is_killed():
     endless = kernel("while (*(volatile const float*)in == 0);")
     program = hostcuda.build(endless)
     script = (
-        f"import numpy as np\nfrom mage.hostcuda import launch\nlaunch({endless!r}, 'k', 1, 1, [np.zeros(1, 'f4'), np.zeros(1, 'f4'), 1])"
+        "import numpy as np\nfrom mage.cuda.hostcuda import launch\n"
+        f"launch({endless!r}, 'k', 1, 1, [np.zeros(1, 'f4'), np.zeros(1, 'f4'), 1])"
     )
 
     def state(pid):

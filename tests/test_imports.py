@@ -1,6 +1,7 @@
 """How the library hangs together: arrows one way, small modules, and notebooks without logic."""
 
 import ast
+import re
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -9,9 +10,9 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parent.parent
 PACKAGE = REPOSITORY / "mage"
 LAYERS = ("operations", "implementations", ("gate", "timers", "profile"), "experiment", "notebook")
-"""From what is computed to what runs a note: a module imports from those before it, never from those after it."""
+"""From what is computed to what runs a note: no module of a package imports from a layer after its own."""
 KNOWS_EVIDENCE_ONLY = ("figures", "tables")
-MEASURES_OR_RUNS = {"implementations", "gate", "timers", "profile", "experiment", "cuda", "hostcuda", "notebook", "report", "execute"}
+MEASURES_OR_RUNS = {"implementations", "gate", "timers", "profile", "experiment.measurement", "cuda", "notebook", "report"}
 LONGER = {
     # module: reason for which it may be longer than 400 lines
 }
@@ -36,7 +37,20 @@ def imported(name: str) -> set[str]:
             base = node.module.removeprefix("mage").removeprefix(".")
             whole = {f"{base}.{alias.name}".removeprefix(".") for alias in node.names}
             found |= {one if one in FILES else base for one in whole}
+    for one in list(found):  # whoever imports a module imports its package too; from within, that is under way
+        found |= {package for package in packages_of(one) if not name.startswith(f"{package}.")}
     return found & FILES.keys() - {name, ""}
+
+
+def packages_of(name: str) -> list[str]:
+    """The packages that a module lies in, its own name left out."""
+    parts = name.split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts))]
+
+
+def lies_in(name: str, packages: set[str]) -> bool:
+    """Whether a module is one of these, or in one of these packages."""
+    return not packages.isdisjoint([name, *packages_of(name)])
 
 
 def _at_import(body):
@@ -63,8 +77,9 @@ def reached(name: str) -> set[str]:
 
 
 def test_the_reader_of_imports_sees_them():
-    assert {"evidence", "params", "provenance"} <= GRAPH["together"]
-    assert "experiment" not in GRAPH["at_hand"], "an import within a function is none at import time"
+    assert {"evidence", "notes.params", "provenance"} <= GRAPH["experiment.together"]
+    assert "notes" in GRAPH["experiment.together"], "importing a module imports its package"
+    assert "experiment.measurement" not in GRAPH["experiment.at_hand"], "an import within a function is none at import time"
     assert "gate" not in GRAPH["tables.gate"], "an import for a type checker is none"
 
 
@@ -75,24 +90,57 @@ def test_no_module_imports_itself_by_a_detour():
         pytest.fail(" imports ".join(reversed(error.args[1])))
 
 
+def test_packages_import_one_way():
+    packages: dict[str, set[str]] = {}
+    for name, found in GRAPH.items():
+        top = name.partition(".")[0]
+        packages.setdefault(top, set()).update({one.partition(".")[0] for one in found} - {top})
+    try:
+        TopologicalSorter(packages).prepare()
+    except CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))
+
+
 def test_arrows_go_one_way_through_the_layers():
     above: set[str] = set()
     for layer in reversed(LAYERS):
         names = {layer} if isinstance(layer, str) else set(layer)
-        for name in names:
-            assert not reached(name) & above, f"{name} reaches {sorted(reached(name) & above)}"
+        for name in (one for one in FILES if lies_in(one, names)):
+            wrong = sorted(one for one in reached(name) if lies_in(one, above))
+            assert not wrong, f"{name} reaches {wrong}"
         above |= names
 
 
 @pytest.mark.parametrize("package", KNOWS_EVIDENCE_ONLY)
 def test_tables_and_figures_know_evidence_only(package):
     for name in FILES:
-        if name.partition(".")[0] == package:
-            assert not reached(name) & MEASURES_OR_RUNS, f"{name} reaches {sorted(reached(name) & MEASURES_OR_RUNS)}"
+        if lies_in(name, {package}):
+            wrong = sorted(one for one in reached(name) if lies_in(one, MEASURES_OR_RUNS))
+            assert not wrong, f"{name} reaches {wrong}"
+
+
+def test_a_package_says_what_lies_where():
+    for name, file in FILES.items():
+        if file.name == "__init__.py":
+            text = ast.get_docstring(ast.parse(file.read_text("utf-8"))) or ""
+            inside = {one.stem for one in file.parent.glob("*.py")} | {one.parent.name for one in file.parent.glob("*/__init__.py")}
+            missing = sorted(one for one in inside - {"__init__"} if not re.search(rf"\b{one}\b", text))
+            assert not missing, f"the docstring of mage/{name.replace('.', '/')}/__init__.py does not name {', '.join(missing)}"
+
+
+def test_the_top_of_the_library_is_small():
+    assert len([one for one in PACKAGE.iterdir() if one.name != "__pycache__"]) <= 30
+
+
+def lines(file: Path) -> int:
+    """Length of a module; of a package's ``__init__`` without its docstring, which lists the package."""
+    text = file.read_text("utf-8")
+    first = ast.parse(text).body[0] if file.name == "__init__.py" and text.strip() else None
+    return len(text.splitlines()) - (first.end_lineno if isinstance(first, ast.Expr) else 0)
 
 
 def test_no_module_is_longer_than_400_lines_without_a_reason():
-    lengths = {name: len(file.read_text("utf-8").splitlines()) for name, file in FILES.items()}
+    lengths = {name: lines(file) for name, file in FILES.items()}
     assert {name: length for name, length in lengths.items() if length > 400 and name not in LONGER} == {}
     assert all(lengths.get(name, 0) > 400 for name in LONGER), "a reason that is not needed any longer"
 

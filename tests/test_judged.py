@@ -2,9 +2,11 @@
 
 import pytest
 
-from mage import evidence, figures, judged, own_stages, paths, summary, tables
+from mage import evidence, figures, paths, tables
 from mage.claims import Quotes
 from mage.errors import ClaimError
+from mage.experiment import summary
+from mage.stats import judged, own_stages
 from tests import measured
 
 TIMES = {("pytorch", None): 20.0, ("triton", "tuned"): 16.0, ("cuda", "tiled"): 60.0, ("cuda", "registers"): 30.0, ("cuda", "quads"): 12.0}

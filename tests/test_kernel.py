@@ -10,8 +10,8 @@ import subprocess
 import pytest
 from filelock import FileLock
 
-from mage import locks
 from mage.errors import BusyError
+from mage.notebook import locks
 
 TELL = "import os, pathlib\npathlib.Path(out, 'pids').write_text(f'{os.getppid()} {os.getpid()}')\n"
 OUT = 'out: str = "."  # where the note tells about its kernel\n'
@@ -133,7 +133,7 @@ def test_one_run_at_a_time_has_the_device(tree, run_mage, own_device):
 
 
 def test_what_a_cell_measures_has_the_device_that_its_note_holds(tree, run_mage, own_device):
-    uses = "from mage import locks\nwith locks.device():\n    pathlib.Path(out, 'used').touch()\n"
+    uses = "from mage.notebook import locks\nwith locks.device():\n    pathlib.Path(out, 'used').touch()\n"
     for measures in (True, False):
         measuring(tree, measures, [TELL, uses])
         result = run_mage("run", "note-900", root=tree.root)

@@ -11,10 +11,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mage import cuda_stages, gate, gate_cases, hostcuda, implementations, kernels, operations
+from mage import gate, implementations, kernels, operations
+from mage.cuda import hostcuda
+from mage.cuda.hostcuda import HostKernelError
 from mage.errors import RequestError
-from mage.gate import FAILED, PASSED
-from mage.hostcuda import HostKernelError
+from mage.gate import FAILED, PASSED, gating
+from mage.kernels import cuda_stages
 
 STAGES = [stage for stages in cuda_stages.STAGES.values() for stage in stages.values()]
 HOST_ROW = {
@@ -30,7 +32,7 @@ def itself(stage, case):
 
 
 def on_host(stage, case):
-    return itself(stage, case) and gate_cases.fits(case, HOST_ROW[stage.operation, stage.name])
+    return itself(stage, case) and gating.fits(case, HOST_ROW[stage.operation, stage.name])
 
 
 def checked(stage, case, device, **options):
@@ -42,17 +44,17 @@ def checked(stage, case, device, **options):
     [
         *(
             pytest.param(stage, case, "cpu", marks=needs_compiler, id=f"{stage.kernel}-{case}-host")
-            for stage in STAGES for case in gate_cases.CASES if on_host(stage, case)
+            for stage in STAGES for case in gating.CASES if on_host(stage, case)
         ),
         *(
             pytest.param(stage, case, "cuda", marks=gpu, id=f"{stage.kernel}-{case}-gpu")
-            for stage in STAGES for case in gate_cases.CASES if case.operation == stage.operation
+            for stage in STAGES for case in gating.CASES if case.operation == stage.operation
         ),
     ],
 )  # fmt: skip
 def test_every_stage_at_every_shape(stage, case, device):
     result = checked(stage, case, device)
-    assert result.passed == PASSED, gate_cases.line(result)
+    assert result.passed == PASSED, gating.line(result)
     inputs = (case.make_inputs or operations.get(case.operation).make_inputs)(case.dims)
     really = cuda_stages.choose(stage.operation, stage.name, case.dims, inputs).stage
     assert result.which == really.kernel
@@ -64,7 +66,7 @@ def test_every_stage_at_every_shape(stage, case, device):
 
 @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.kernel)
 def test_every_stage_is_gated_on_the_host_at_some_shape(stage):
-    assert any(on_host(stage, case) for case in gate_cases.CASES)
+    assert any(on_host(stage, case) for case in gating.CASES)
 
 
 @needs_compiler
@@ -76,7 +78,7 @@ def test_stages_without_barriers_at_random_shapes(data):
     most = {"gelu": (9, 60), "triangle": (7, 9), "neighbor": (12, 9, 40)}[stage.operation]
     dims = tuple(data.draw(st.integers(1, size)) for size in most)
     result = gate.check(stage.operation, "cuda", stage.name, dims, "cpu")
-    assert result.passed == PASSED, gate_cases.line(result)
+    assert result.passed == PASSED, gating.line(result)
 
 
 @pytest.mark.parametrize("device", [pytest.param("cpu", marks=needs_compiler), pytest.param("cuda", marks=gpu)])
@@ -86,7 +88,7 @@ def test_layernorm_at_random_widths(device, data):
     stage = data.draw(st.sampled_from(list(cuda_stages.STAGES["layernorm"])), label="stage")
     dims = (data.draw(st.integers(1, 3), label="R"), data.draw(st.integers(1, 1200), label="D"))
     result = gate.check("layernorm", "cuda", stage, dims, device)
-    assert result.passed == PASSED, gate_cases.line(result)
+    assert result.passed == PASSED, gating.line(result)
 
 
 @gpu
@@ -97,7 +99,7 @@ def test_all_stages_at_random_shapes_on_a_gpu(data):
     whole = data.draw(st.booleans(), label="whole tiles") and stage.operation == "matmul"
     dims = tuple(data.draw(st.integers(1, 5)) * 64 if whole else data.draw(st.integers(1, 200)) for _ in stage_dims(stage))
     result = gate.check(stage.operation, "cuda", stage.name, dims, "cuda")
-    assert result.passed == PASSED, gate_cases.line(result)
+    assert result.passed == PASSED, gating.line(result)
 
 
 def stage_dims(stage):

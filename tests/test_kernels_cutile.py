@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mage import configurations, cubins, gate, gate_cases, implementations, kernels, offline, operations
+from mage import gate, implementations, kernels, operations
+from mage.census import offline
+from mage.cuda import cubins
 from mage.errors import MageError
-from mage.gate import FAILED, PASSED
+from mage.gate import FAILED, PASSED, gating
+from mage.kernels import configurations
 
 PUBLISHED_GRIDS = {
     "matmul": (32, 8, 1), "gelu": (512, 6, 1), "layernorm": (4096, 1, 1), "triangle": (4, 4, 32), "neighbor": (4096, 1, 1),
@@ -138,11 +141,11 @@ def test_every_tile_is_a_power_of_two(ct):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("case", gate_cases.CASES, ids=str)
+@pytest.mark.parametrize("case", gating.CASES, ids=str)
 def test_every_kernel_at_every_shape(case, ct):
     row = next(row for row in implementations.available(case.operation, "cuda") if row.implementation == "cutile")
-    result = gate_cases.check(case, row, "cuda")
-    assert result.passed == PASSED, gate_cases.line(result)
+    result = gating.check(case, row, "cuda")
+    assert result.passed == PASSED, gating.line(result)
 
 
 @pytest.mark.gpu
@@ -154,7 +157,7 @@ def test_every_kernel_at_random_shapes(name, data):
     most = {"matmul": (70, 200, 70), "gelu": (20, 300), "layernorm": (4, 600), "triangle": (40, 3), "neighbor": (8, 80, 60)}[name]
     dims = tuple(data.draw(st.integers(1, high)) for high in most)
     result = gate.check(name, "cutile", "fixed", dims, "cuda")
-    assert result.passed == PASSED, gate_cases.line(result)
+    assert result.passed == PASSED, gating.line(result)
 
 
 @pytest.mark.gpu
@@ -162,12 +165,12 @@ def test_every_kernel_at_random_shapes(name, data):
 def test_every_other_kernel_at_every_shape(name, config, ct):
     module = kernels.load(f"cutile/{name}")
     config = configurations.whole(module, config)
-    cases = [case for case in gate_cases.CASES if case.operation == name and module.static(case.dims, config) is None]
+    cases = [case for case in gating.CASES if case.operation == name and module.static(case.dims, config) is None]
     assert len(cases) >= 3
     for case in cases:
         made = {"make_inputs": case.make_inputs} if case.make_inputs else {}
         result = gate.check(name, "cutile", "other", case.dims, "cuda", config=config, case=case.name, **made)
-        assert result.passed == PASSED, gate_cases.line(result)
+        assert result.passed == PASSED, gating.line(result)
 
 
 @pytest.mark.gpu

@@ -11,10 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mage import gate, gate_cases, implementations, interpreter, kernels, operations
+from mage import gate, implementations, kernels, operations
 from mage.errors import RequestError
-from mage.gate import FAILED, PASSED
-from mage.implementations import UnsupportedError
+from mage.gate import FAILED, PASSED, gating
+from mage.implementations import UnsupportedError, interpreter
 
 needs_interpreter = pytest.mark.skipif(interpreter.why_not() is not None, reason=f"{interpreter.why_not()}: not checked on this machine")
 DEVICES = [pytest.param("cpu", marks=needs_interpreter), pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -24,13 +24,13 @@ on_each_device = pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(
     ("case", "device"),
     [
-        *(pytest.param(case, "cpu", marks=needs_interpreter, id=f"{case}-interpreter") for case in gate_cases.CASES if case.simulated),
-        *(pytest.param(case, "cuda", marks=pytest.mark.gpu, id=f"{case}-gpu") for case in gate_cases.CASES),
+        *(pytest.param(case, "cpu", marks=needs_interpreter, id=f"{case}-interpreter") for case in gating.CASES if case.simulated),
+        *(pytest.param(case, "cuda", marks=pytest.mark.gpu, id=f"{case}-gpu") for case in gating.CASES),
     ],
 )
 def test_every_kernel_at_every_shape(case, device):
     result = gate.check(case.operation, "triton", "fixed", case.dims, device, make_inputs=case.make_inputs, case=case.name)
-    assert result.passed == PASSED, gate_cases.line(result)
+    assert result.passed == PASSED, gating.line(result)
     assert result.where == ("Triton interpreter" if device == "cpu" else "gpu")
     assert result.which == f"{case.operation}_kernel"
     assert (result.launches, result.allocates) == (1, False)
@@ -45,7 +45,7 @@ def test_every_kernel_at_random_shapes(name, device, data):
     least = [0 if dim in operations.get(name).may_be_zero else 1 for dim in operations.get(name).dims_names]
     dims = tuple(data.draw(st.integers(low, high)) for low, high in zip(least, most, strict=True))
     result = gate.check(name, "triton", "fixed", dims, device)
-    assert result.passed == PASSED, gate_cases.line(result)
+    assert result.passed == PASSED, gating.line(result)
 
 
 PUBLISHED_GRIDS = {
@@ -265,7 +265,7 @@ def test_the_worker_ends_with_a_killed_process(eventually, tmp_path):
     )
     code = textwrap.dedent(f"""
         import pathlib, torch
-        from mage import interpreter
+        from mage.implementations import interpreter
         interpreter.launch(pathlib.Path({str(file)!r}), [torch.zeros(1)])
     """)
     process = subprocess.Popen([sys.executable, "-c", code])

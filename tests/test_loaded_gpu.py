@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from mage import captures, experiment, rounds
-from mage.experiment import Asked
+from mage.experiment import captures, measurement, rounds
+from mage.experiment.measurement import Asked
 
 pytestmark = pytest.mark.gpu
 
@@ -83,7 +83,7 @@ def test_rounds_that_a_neighbour_worked_through_are_voided_with_the_reason(neigh
     monkeypatch.setattr(rounds, "Rounds", DisturbedRounds)
     monkeypatch.setattr(captures, "Captures", DisturbedCaptures)
     wanted = Asked(experiment="here-test", operations=("gelu",), implementations=("pytorch", "cuda"))
-    (found,) = experiment.measure([wanted], counters=False, pairs=0, rounds=ROUNDS, say=lambda line: None)
+    (found,) = measurement.measure([wanted], counters=False, pairs=0, rounds=ROUNDS, say=lambda line: None)
     quiet = tuple(number for number in range(ROUNDS) if number not in LOADED)
     for part, quantity in (("spans", "span_us"), ("kernels", "kernel_us")):
         seen = {one.number: one for one in found.rounds if one.part == part}

@@ -2,8 +2,8 @@
 
 from types import SimpleNamespace
 
-from mage.rounds import put, turns
-from mage.samples import Key, Taken, accept
+from mage.experiment.rounds import put, turns
+from mage.experiment.samples import Key, Taken, accept
 
 KEY = Key("matmul/cuda:banks", "kernel_us", "awaited", "warm")
 LONG = Key("matmul/cuda:banks@4096x4096x4096", "kernel_us", "awaited", "warm")
@@ -46,8 +46,8 @@ def test_a_throttled_round_of_long_calls_voids_these_alone():
 
 
 def test_each_kind_of_round_has_a_band_of_its_own():
-    from mage.samples import marked
-    from mage.schema import Round
+    from mage.evidence.schema import Round
+    from mage.experiment.samples import marked
 
     def rounds(controls, long, first=0):
         return [Round(part="kernels", number=first + place, control_us=(one,) * 3, long=long) for place, one in enumerate(controls)]

@@ -8,8 +8,10 @@ import measured
 import pytest
 from test_figures import faults, words
 
-from mage import evidence, figures, judged, replication, tables
+from mage import evidence, figures, tables
+from mage.claims import replication
 from mage.errors import RequestError
+from mage.stats import judged
 
 PUBLISHED = ("mage-001", "mage-002", "mage-003", "mage-004", "mage-006")
 VIEWS = {
@@ -276,7 +278,7 @@ def test_a_selection_leaves_sentences(h200):
 def test_reading_evidence_for_a_note_imports_nothing_that_measures():
     code = (
         "import sys, mage\nmage.obtain('mage-006', ['gelu'], ['triton'])\n"
-        "print([name for name in ('torch', 'mage.experiment', 'mage.timers') if name in sys.modules])"
+        "print([name for name in ('torch', 'mage.experiment.measurement', 'mage.timers') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert re.fullmatch(r"\[\]\s*", done.stdout), done.stdout

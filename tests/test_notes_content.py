@@ -491,7 +491,7 @@ def gate_rows(pages, table):
 
 
 def test_the_gates_table_has_every_kernel_and_nothing_failed(pages):
-    from mage import cuda_stages
+    from mage.kernels import cuda_stages
 
     rows = gate_rows(pages, "gate")
     verdicts = {row[2] for row in rows}

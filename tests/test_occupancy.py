@@ -2,7 +2,7 @@
 
 import pytest
 
-from mage import occupancy
+from mage.census import occupancy
 from mage.errors import RequestError
 
 

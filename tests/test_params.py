@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
-from mage import notes, params, paths, vocabulary
+from mage import notes, paths
 from mage.errors import RequestError
+from mage.notes import params, vocabulary
 
 TYPED = """\
 rounds: int = 12  # rounds to take

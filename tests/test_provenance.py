@@ -79,8 +79,8 @@ def test_each_module_of_mage_notes_itself_when_it_is_imported():
     assert {"mage/__init__.py", "mage/provenance.py", "mage/paths.py"} <= before
     report = reported("import mage.notes, json, email.message")
     library = provenance.classify(report["files"])["library"]
-    assert set(library) - before == {"mage/notes.py", "mage/errors.py"}
-    assert library["mage/notes.py"] == sha256((paths.PACKAGE / "notes.py").read_bytes())
+    assert set(library) - before == {"mage/notes/__init__.py", "mage/errors.py"}
+    assert library["mage/notes/__init__.py"] == sha256((paths.PACKAGE / "notes" / "__init__.py").read_bytes())
 
 
 def test_only_imported_packages_have_a_version():
@@ -163,8 +163,8 @@ def test_the_record_names_what_the_kernel_used(ran):
     assert record["hashes"]["note"] == sha256((tree.root / "notebooks/note-900-tiny.ipynb").read_bytes())
     assert record["hashes"]["params"] == sha256((tree.root / "params/tiny.yaml").read_bytes())
     assert set(record["hashes"]["kernels"]) == {"kernels/triton/first.py", "kernels/triton/edited.py"}
-    assert {"mage/kernels.py", "mage/provenance.py"} <= set(record["hashes"]["library"])
-    assert not {"mage/notebook.py", "mage/params.py"} & set(record["hashes"]["library"]), "the runner's guess"
+    assert {"mage/kernels/__init__.py", "mage/provenance.py"} <= set(record["hashes"]["library"])
+    assert not {"mage/notebook/runner.py", "mage/notes/params.py"} & set(record["hashes"]["library"]), "the runner's guess"
     about = record["evidence"]["tiny"]
     assert (about["origin"], about["device"], about["when"]) == ("retained", {"name": "A GPU"}, "2026-01-02T03:04:05Z")
     assert about["sha256"] == sha256((tree.root / about["path"]).read_bytes())
@@ -172,7 +172,7 @@ def test_the_record_names_what_the_kernel_used(ran):
     assert record["started"] <= record["finished"]
     assert record["files"]["report.html"] == sha256((tree.output() / "report.html").read_bytes())
     assert record["files"]["notebook.ipynb"] == sha256((tree.output() / "notebook.ipynb").read_bytes())
-    assert "mage/report.py" in record["page"] and "mage/templates/mage/style.css" in record["page"]
+    assert "mage/report/__init__.py" in record["page"] and "mage/report/templates/mage/style.css" in record["page"]
 
 
 def test_a_file_edited_during_the_run_makes_the_report_stale(ran, run_mage):

@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from mage import paths, provenance, publication, stale
+from mage import paths, provenance
+from mage.notebook import publication, stale
 
 OLD = {name: b"old " + name.encode() for name in publication.FILES}
 NEW = {name: b"new " + name.encode() for name in publication.FILES}
@@ -114,7 +115,7 @@ def tree(tiny_tree, monkeypatch):
     root = tiny_tree.root
     note, params = tiny_tree.note(), tiny_tree.params()
     files = {"evidence": root / "outputs/retained/tiny/evidence.json", "kernel": root / "kernels/cuda/a.cu"}
-    files |= {"module": root / "mage/tables.py", "template": root / "mage/templates/style.css"}
+    files |= {"module": root / "mage/tables.py", "template": root / "mage/report/templates/style.css"}
     for path in files.values():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("content")
@@ -131,7 +132,7 @@ def tree(tiny_tree, monkeypatch):
             "kernels": {"kernels/cuda/a.cu": sha256(files["kernel"])},
             "library": {"mage/tables.py": sha256(files["module"])},
         },
-        "page": {"mage/templates/style.css": sha256(files["template"])},
+        "page": {"mage/report/templates/style.css": sha256(files["template"])},
         "files": {name: hashlib.sha256(OLD[name]).hexdigest() for name in publication.FILES[:2]},
         "command": "make note-900 EXPERIMENT=tiny",
     }
@@ -152,7 +153,7 @@ def state() -> tuple[str, tuple[str, ...]]:
         "outputs/retained/tiny/evidence.json",
         "kernels/cuda/a.cu",
         "mage/tables.py",
-        "mage/templates/style.css",
+        "mage/report/templates/style.css",
     ],
 )
 def test_one_byte_of_what_a_report_rests_on_makes_it_stale(tree, name):

@@ -482,7 +482,7 @@ def test_the_index_links_each_report_under_its_note():
 
 
 def test_the_index_says_what_changed_and_what_failed():
-    stale = row(state="stale", reasons=["mage/stats.py changed", "kernels/cuda/matmul.cu is gone"])
+    stale = row(state="stale", reasons=["mage/stats/__init__.py changed", "kernels/cuda/matmul.cu is gone"])
     failed = row(experiment="a", state="failed", reasons=["cell 4 raised ClaimError: <b>343.99"])
     never = row(experiment="b", state="failed", href=None, when="", origin="")
     page = listed(stale, failed, never)

@@ -31,7 +31,7 @@ OUT = 'out: str = "."  # where the note tells about its kernel\n'
 
 # The smallest table that a report takes; a note may declare it.
 TABLE = """\
-from mage.display import View
+from mage.views.display import View
 class Stages(View):
     kind, id = "table", "stages"
     html = ('<div class="mage-table" role="region" tabindex="0" aria-labelledby="stages-caption"><table id="table-stages">'

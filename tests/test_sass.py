@@ -1,6 +1,6 @@
 """Counting on small disassemblies whose counts are known by reading them."""
 
-from mage import ptx, sass
+from mage.census import ptx, sass
 
 CUOBJDUMP = """
 	code for sm_90

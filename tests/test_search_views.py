@@ -4,9 +4,11 @@ import pytest
 from bs4 import BeautifulSoup
 from measured import record, result
 
-from mage import figures, reuse, selection, tables
-from mage.schema import Evidence
+from mage import figures, tables
+from mage.claims import reuse
+from mage.evidence.schema import Evidence
 from mage.tables import tuning
+from mage.views import selection
 
 FIXED = {"TILE_M": 32, "TILE_N": 128, "TILE_K": 32}
 FAST = {"kernel": "direct", "TILE_M": 64, "TILE_N": 64, "TILE_K": 8}

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from bs4 import BeautifulSoup
 
-from mage import reuse_test
+from mage.claims import reuse_test
 from mage.errors import EvidenceError
 
 FIRST, REWRITE, SHORT = "note-001-the-first-comparison", "note-002-the-first-rewrite", "note-003-what-the-kernels-were-short-of"
@@ -316,7 +316,7 @@ def test_the_two_figures_of_the_series_can_be_read_on_a_phone():
     import mage
     from mage import figures
 
-    counts = mage.census("matmul", "cuda")
+    counts = mage.count_code("matmul", "cuda")
     records = [mage.load("mage-003"), mage.as_of("003", mage.load("h200-006"))]
     ladders = [figures.reuse_ladder(*tiles) for tiles in (((4, 4, 1), (2, 4, 1), (4, 4, 4)), ((1, 1, 1), (4, 4, 1)))]
     drawn = [figures.worse_tile(records, counts), *ladders]
@@ -439,7 +439,8 @@ def test_a_kept_measurement_is_of_this_device_these_kernels_and_these_releases(m
     from measured import record
 
     from mage import evidence as reading
-    from mage import paths, provenance, together
+    from mage import paths, provenance
+    from mage.experiment import together
 
     for name, folder in (("ROOT", tmp_path), ("OUTPUTS", tmp_path / "outputs"), ("PARAMS", tmp_path / "params")):
         monkeypatch.setattr(paths, name, folder)

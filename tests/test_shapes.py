@@ -5,9 +5,12 @@ import functools
 import measured as made_up
 import pytest
 
-from mage import captures, evidence, experiment, gate, judged, operations, plan, probe, shapes, summary, tables, vocabulary
+from mage import evidence, gate, operations, tables
 from mage.errors import RequestError
-from mage.experiment import Asked
+from mage.experiment import captures, measurement, plan, probe, shapes, summary
+from mage.experiment.measurement import Asked
+from mage.notes import vocabulary
+from mage.stats import judged
 
 LISTED = {
     "matmul": [[64, 32, 16], [8, 8, 8]],
@@ -55,7 +58,7 @@ def test_the_newest_kernel_and_no_search_unless_rows_are_named():
 
     assert there("pytorch", None) and there("pytorch-compiled", "default") and there("triton", "fixed") and there("triton", "tuned")
     assert not there("pytorch-compiled", vocabulary.SEARCHING)
-    newest = list(experiment.implementations.variants("matmul", "cuda"))
+    newest = list(measurement.implementations.variants("matmul", "cuda"))
     assert [name for name in newest if there("cuda", name)] == newest[-1:]
     assert there("cuda", "tiled", ["cuda:tiled"]) and not there("cuda", newest[-1], ["cuda:tiled"])
     assert there("triton", "fixed", ["triton"]) and not there("pytorch", None, ["triton"])
@@ -114,7 +117,7 @@ def taken():
     listed = shapes.parse(LISTED, "a test")
     with_shapes = Asked(experiment="here-test", operations=("matmul", "neighbor"), implementations=("pytorch", "numpy"), shapes=listed)
     without = Asked(experiment="here-other", operations=("matmul",), implementations=("pytorch",))
-    return experiment.measure([with_shapes, without], dims=SMALL, say=lambda line: None)
+    return measurement.measure([with_shapes, without], dims=SMALL, say=lambda line: None)
 
 
 def test_every_row_is_measured_at_every_shape_in_the_rounds_of_one_session(taken):

@@ -2,8 +2,9 @@
 
 import pytest
 
-from mage import params, shapes
 from mage.errors import RequestError
+from mage.experiment import shapes
+from mage.notes import params
 
 
 def test_stages_are_read_and_a_misspelt_one_is_named():
@@ -17,7 +18,7 @@ def test_stages_are_read_and_a_misspelt_one_is_named():
 def test_only_those_rows_are_kept(monkeypatch):
     from types import SimpleNamespace
 
-    from mage import experiment
+    from mage.experiment import measurement
 
     cases = [
         SimpleNamespace(operation=operation, implementation=name, variant=variant, at=None)
@@ -25,10 +26,10 @@ def test_only_those_rows_are_kept(monkeypatch):
             ("matmul", "cuda", "tiled"), ("matmul", "cuda", "quads"), ("matmul", "triton", "fixed"), ("gelu", "cuda", "elementwise"),
         )
     ]  # fmt: skip
-    asked = experiment.Asked(
+    asked = measurement.Asked(
         experiment="h200-x", operations=("matmul", "gelu"), implementations=("triton", "cuda"), stages={"matmul": ("quads",)}
     )
-    kept = experiment._rows(SimpleNamespace(cases=cases), asked)
+    kept = measurement._rows(SimpleNamespace(cases=cases), asked)
     assert [(one.operation, one.variant) for one in kept] == [("matmul", "quads"), ("matmul", "fixed"), ("gelu", "elementwise")]
 
 
@@ -39,10 +40,10 @@ def test_the_retained_comparison_names_its_stages():
 
 
 def test_an_experiment_that_reads_another_is_not_measured_itself():
-    from mage import experiment
+    from mage.experiment import measurement
 
     with pytest.raises(RequestError, match="h200-001 reads the evidence of h200-006: measure that instead"):
-        experiment.asked(["h200-001"])
+        measurement.asked(["h200-001"])
 
 
 def test_a_misspelt_variant_among_the_rows_of_shapes_is_named():

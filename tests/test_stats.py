@@ -5,7 +5,7 @@ import pytest
 
 from mage import evidence, stats
 from mage.errors import EvidenceError, RequestError
-from mage.schema import Result
+from mage.evidence.schema import Result
 
 
 def published(experiment: str, operation: str, implementation: str) -> Result:

@@ -6,7 +6,7 @@ import pytest
 
 from mage import evidence, tables
 from mage.errors import RequestError
-from mage.schema import Evidence
+from mage.evidence.schema import Evidence
 
 # Tables of the gate, of the census and of the contracts take something else, and have tests of their own.
 OF_EVIDENCE = [

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from mage import paths, tables, tile_fetch, tile_limits, tuned
+from mage import paths, tables
+from mage.census import tile_fetch, tile_limits
+from mage.kernels import tuned
 
 
 @pytest.fixture

@@ -4,8 +4,9 @@ import shutil
 
 import pytest
 
-from mage import kernels, paths, tables, tile_limits
-from mage.tile_limits import AS_CLAIMED, COMPILES, LIMITS, REFUSED, Limit
+from mage import kernels, paths, tables
+from mage.census import tile_limits
+from mage.census.tile_limits import AS_CLAIMED, COMPILES, LIMITS, REFUSED, Limit
 
 NAMES = [limit.name for limit in LIMITS]
 

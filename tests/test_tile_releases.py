@@ -6,7 +6,8 @@ import zipfile
 
 import pytest
 
-from mage import counting, offline, paths, provenance, tile_census, tile_releases
+from mage import paths, provenance
+from mage.census import counting, offline, tile_census, tile_releases
 from mage.errors import EvidenceError, MageError
 
 RELEASES = {"13.3.36", "13.4.92", "13.5.37"}

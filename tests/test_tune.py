@@ -14,9 +14,10 @@ import textwrap
 
 import pytest
 
-from mage import locks, operations, paths, tune
+from mage import operations, paths, tune
 from mage.errors import BusyError, MageError, RequestError
-from mage.schema_search import CRASHED, HUNG, REFUSED, TIMED, UNCOMPILED, UNFINISHED, WRONG, Candidate, Measured
+from mage.evidence.schema_search import CRASHED, HUNG, REFUSED, TIMED, UNCOMPILED, UNFINISHED, WRONG, Candidate, Measured
+from mage.notebook import locks
 from mage.tune import command, ledger, process, rules, subject
 from mage.tune.engine import CONFIRM_SEED, Engine, Limits
 from mage.tune.process import Worker

@@ -8,9 +8,12 @@ import measured
 import numpy as np
 import pytest
 
-from mage import configurations, cuda, cuda_stages, evidence, gate, hostcuda, implementations, kernels, operations, paths, searched, tuned
+from mage import cuda, evidence, gate, implementations, kernels, operations, paths
+from mage.cuda import hostcuda
 from mage.errors import EvidenceError, RequestError
-from mage.schema_search import Candidate, Confirmation, Measured, SearchRun
+from mage.evidence import searched
+from mage.evidence.schema_search import Candidate, Confirmation, Measured, SearchRun
+from mage.kernels import configurations, cuda_stages, tuned
 from mage.tune import builds, results, rules
 from mage.tune.subject import Subject, candidates, declared
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mage import verdicts
+from mage.stats import verdicts
 
 ROUNDS = 12
 

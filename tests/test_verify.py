@@ -6,10 +6,10 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from mage import notebook as runner
 from mage.errors import NoteFailed
+from mage.notebook import runner
+from mage.notebook.verify import Verified, verify
 from mage.notes import Note
-from mage.verify import Verified, verify
 
 MARKUP = "<table><tr><td>1</td></tr></table>"
 

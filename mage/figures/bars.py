@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mage import palette
 from mage.figures.canvas import LINE, MARGIN, SMALL, WIDTH, Page, fitting, plain, raised, spaced, ticks_to, vertical_grid, width
+from mage.views import palette
 
 ROW = 12.5
 """Points from one bar to the next."""

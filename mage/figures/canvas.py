@@ -18,7 +18,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.textpath import text_to_path
 
-from mage import images, palette
+from mage.views import images, palette
 
 WIDTH = 345.6
 """Points, 4.8 inches."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mage import palette, rounding
 from mage.figures.canvas import SMALL, Page, raised, width
+from mage.views import palette, rounding
 
 ROW = 12.0
 BAR = 7.0

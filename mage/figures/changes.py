@@ -8,11 +8,13 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from mage import palette, rounding, selection, stats, vocabulary
-from mage.display import FigureView, TableView
+from mage import stats
+from mage.evidence.schema import Drift, Evidence
 from mage.figures.canvas import LINE, MARGIN, SMALL, WIDTH, Page, drawing, plain, raised, ticks_to, vertical_grid, width
-from mage.schema import Drift, Evidence
-from mage.selection import Chosen
+from mage.notes import vocabulary
+from mage.views import palette, rounding, selection
+from mage.views.display import FigureView, TableView
+from mage.views.selection import Chosen
 
 ROW = 14.0
 

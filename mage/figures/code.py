@@ -1,4 +1,4 @@
-"""Figures of the census: a DataFrame of ``mage.census`` or ``tile_census.census`` in. They show code, not time."""
+"""Figures of the census: a DataFrame of ``mage.count_code`` or ``tile_census.census`` in. They show code, not time."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from mage import palette, rounding, selection
-from mage.display import FigureView, TableView
 from mage.figures.canvas import MARGIN, SMALL, WIDTH, Page, drawing, plain, raised, ticks_to, vertical_grid, width
 from mage.figures.words import times
-from mage.selection import Chosen
+from mage.views import palette, rounding, selection
+from mage.views.display import FigureView, TableView
+from mage.views.selection import Chosen
 
 BAR = 7.5
 CELL = 14.0

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from mage import palette, rounding, selection, vocabulary
-from mage.display import FigureView, TableView
+from mage.evidence.schema import Evidence
 from mage.figures.canvas import LINE, MARGIN, SMALL, WIDTH, Page, drawing, plain, raised, vertical_grid, width
-from mage.schema import Evidence
-from mage.selection import Chosen
+from mage.notes import vocabulary
+from mage.views import palette, rounding, selection
+from mage.views.display import FigureView, TableView
+from mage.views.selection import Chosen
 
 ROW = 14.0
 WORDS = SMALL * LINE + 3

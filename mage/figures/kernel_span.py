@@ -6,14 +6,15 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from mage import palette, rounding, selection, stats
-from mage.display import FigureView, TableView
+from mage import stats
+from mage.evidence.schema import Evidence
 from mage.figures.canvas import BODY, LINE, MARGIN, SMALL, WIDTH, Page, drawing, raised, width
 from mage.figures.cells import ROW, Bar, cell
 from mage.figures.words import STATISTICS, control_remark
-from mage.schema import Evidence
-from mage.selection import Chosen, Row
 from mage.stats import Value
+from mage.views import palette, rounding, selection
+from mage.views.display import FigureView, TableView
+from mage.views.selection import Chosen, Row
 
 COLUMNS = 3
 """Operations side by side; more go into a further band below."""

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from mage import palette, selection
-from mage.display import FigureView, TableView
+from mage.evidence.schema import Evidence
 from mage.figures.canvas import MARGIN, SMALL, WIDTH, Page, drawing, raised, width, wrapped
-from mage.schema import Evidence
-from mage.selection import Chosen, Row
+from mage.views import palette, selection
+from mage.views.display import FigureView, TableView
+from mage.views.selection import Chosen, Row
 
 SQUARE, GAP = 8.0, 2.0
 MOST_SQUARES = 6

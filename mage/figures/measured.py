@@ -6,12 +6,13 @@ import math
 
 import pandas as pd
 
-from mage import judged, limits, palette, rounding, selection
-from mage.display import FigureView, TableView
+from mage.evidence.schema import Ceilings, Evidence
 from mage.figures.canvas import MARGIN, SMALL, WIDTH, Page, drawing, plain, raised, vertical_grid, width
-from mage.limits import Placed
-from mage.schema import Ceilings, Evidence
-from mage.selection import Chosen, Row
+from mage.stats import judged, limits
+from mage.stats.limits import Placed
+from mage.views import palette, rounding, selection
+from mage.views.display import FigureView, TableView
+from mage.views.selection import Chosen, Row
 
 ROW = 12.5
 HEIGHT = 190.0

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pandas as pd
 
-from mage import judged, palette, rounding, selection, vocabulary
-from mage.display import FigureView, TableView
+from mage.evidence.schema import Evidence, LaunchModes
 from mage.figures import submitted
 from mage.figures.canvas import MARGIN, SMALL, WIDTH, Page, drawing, raised, width, wrapped
 from mage.figures.cells import ROW, Bar, cell
 from mage.figures.words import times
-from mage.schema import Evidence, LaunchModes
-from mage.selection import Chosen
+from mage.notes import vocabulary
+from mage.stats import judged
+from mage.views import palette, rounding, selection
+from mage.views.display import FigureView, TableView
+from mage.views.selection import Chosen
 
 MODES = {
     "awaited_us": "each call awaited",

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from mage import own_stages, palette, rounding, selection
-from mage.display import FigureView, TableView
+from mage.evidence.schema import Evidence
 from mage.figures.canvas import LINE, MARGIN, SMALL, WIDTH, Page, drawing, plain, raised, ticks_to, vertical_grid, width, wrapped
 from mage.figures.words import times
-from mage.own_stages import Shown
-from mage.schema import Evidence
-from mage.selection import Chosen
+from mage.stats import own_stages
+from mage.stats.own_stages import Shown
+from mage.views import palette, rounding, selection
+from mage.views.display import FigureView, TableView
+from mage.views.selection import Chosen
 
 HAND_WRITTEN = ("cuda", "rust-oxide")
 BAR = 11.0

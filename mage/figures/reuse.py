@@ -7,12 +7,13 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from mage import palette, reuse, rounding, selection
-from mage.display import FigureView, TableView
+from mage.claims import reuse
+from mage.claims.reuse import AS_PUBLISHED, COUNTS, FASTEST, FLOPS, USES, Pair
+from mage.evidence.schema import Evidence
 from mage.figures.canvas import BODY, LINE, MARGIN, SMALL, WIDTH, Page, drawing, plain, width
-from mage.reuse import AS_PUBLISHED, COUNTS, FASTEST, FLOPS, USES, Pair
-from mage.schema import Evidence
-from mage.selection import Chosen
+from mage.views import palette, rounding, selection
+from mage.views.display import FigureView, TableView
+from mage.views.selection import Chosen
 
 HEIGHT = 170.0
 MARKS = {AS_PUBLISHED: "o", FASTEST: "s"}
@@ -30,7 +31,7 @@ def reuse_and_ratio(
     implementations: Chosen = None,
     statistic: str = "mean",
 ) -> FigureView:
-    """Kernel time of the tile compiler over the hand-written kernel's, against two counts of reuse (``mage.reuse``).
+    """Kernel time of the tile compiler over the hand-written kernel's, against two counts of reuse (``mage.claims.reuse``).
 
     All scales are logarithmic. Pairs from two sessions are drawn hollow and said to be so: a ratio across sessions is
     shown as published and is no verdict. Of a measured session the ratio is the median of paired rounds with its

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import pandas as pd
 from matplotlib.patches import Rectangle
 
-from mage import palette
-from mage.display import FigureView, TableView
 from mage.figures.canvas import BODY, LINE, MARGIN, SMALL, WIDTH, Page, drawing
+from mage.views import palette
+from mage.views.display import FigureView, TableView
 
 TILE, HAND = palette.TILE.colour, palette.HAND.colour
 SCALE = 1.12

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from mage import palette, rounding, selection, stats
-from mage.display import FigureView, TableView
+from mage import stats
+from mage.evidence.schema import Evidence
 from mage.figures.canvas import (
     MARGIN,
     SMALL,
@@ -26,9 +26,10 @@ from mage.figures.canvas import (
     width,
 )  # fmt: skip
 from mage.figures.words import STATISTICS, control_remark
-from mage.schema import Evidence
-from mage.selection import Chosen, Row
 from mage.stats import Value
+from mage.views import palette, rounding, selection
+from mage.views.display import FigureView, TableView
+from mage.views.selection import Chosen, Row
 
 ROW = 12.5
 """Points from one row to the next."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pandas as pd
 
-from mage import judged, palette, rounding, selection, stats
-from mage.display import FigureView, TableView
+from mage import stats
+from mage.evidence.schema import Evidence
 from mage.figures.canvas import MARGIN, SMALL, WIDTH, Page, raised, width, wrapped
 from mage.figures.cells import ROW, Bar, cell
-from mage.schema import Evidence
-from mage.selection import Chosen, Row
+from mage.stats import judged
+from mage.views import palette, rounding, selection
+from mage.views.display import FigureView, TableView
+from mage.views.selection import Chosen, Row
 
 MODES = {
     "each call awaited": ("span_us", "awaited"),

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from mage import judged, palette, rounding, selection
-from mage.display import FigureView, TableView
+from mage.evidence.schema import Evidence, Search, TileSweep
 from mage.figures import tuning
 from mage.figures.bars import Named, bars
 from mage.figures.canvas import LINE, MARGIN, SMALL, WIDTH, Page, drawing, raised, width
 from mage.figures.words import times
-from mage.schema import Evidence, Search, TileSweep
-from mage.selection import Chosen
+from mage.stats import judged
+from mage.views import palette, rounding, selection
+from mage.views.display import FigureView, TableView
+from mage.views.selection import Chosen
 
 COLOUR = palette.TILE.colour
 LIGHTEST = 0.12

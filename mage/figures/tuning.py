@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pandas as pd
 
-from mage import palette, rounding, schema_search, selection
-from mage.display import FigureView, TableView
+from mage.evidence import schema_search
+from mage.evidence.schema import Evidence
+from mage.evidence.schema_search import Candidate, SearchRun
 from mage.figures.bars import Named, bars
 from mage.figures.canvas import LINE, MARGIN, SMALL, WIDTH, Page, drawing, plain, raised, vertical_grid, width
-from mage.schema import Evidence
-from mage.schema_search import Candidate, SearchRun
-from mage.selection import Chosen
+from mage.views import palette, rounding, selection
+from mage.views.display import FigureView, TableView
+from mage.views.selection import Chosen
 
 STRIP = 24.0
 TITLE = "Every candidate of every search, against the published configuration"

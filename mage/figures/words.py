@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from mage.selection import Row
 from mage.stats import Value
+from mage.views.selection import Row
 
 STATISTICS = {
     "mean": "mean of all calls",

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from mage import palette, reuse_test, rounding, selection
-from mage.display import FigureView, TableView
+from mage.claims import reuse_test
+from mage.claims.reuse_test import Measured
+from mage.evidence.schema import Evidence
 from mage.figures.canvas import LINE, MARGIN, SMALL, WIDTH, Page, drawing, plain, raised, vertical_grid, width
-from mage.reuse_test import Measured
-from mage.schema import Evidence
-from mage.selection import Chosen
+from mage.views import palette, rounding, selection
+from mage.views.display import FigureView, TableView
+from mage.views.selection import Chosen
 
 ROW = 17.0
 QUANTITIES = {"kernel_us": "kernel time", "span_us": "span"}

@@ -3,6 +3,27 @@
 Every table takes one evidence record (some take several) and the reader's selection by name. What the evidence has
 not, or the selection leaves out, is said in a sentence where the rows would stand. Tables of the gate take its
 results, tables of the census its DataFrame.
+
+Its modules:
+
+    results       every operation by every implementation, as published or measured
+    measured      one measured session: verdicts, published claims judged by it, counters
+    conditions    under which conditions numbers were taken
+    stability     attempts, controls and drift: how far a number may be trusted
+    stages        hand-written kernels stage by stage, and what each asks of the device
+    launching     one kernel awaited, queued, replayed from a graph
+    submitted     the same of a measured session's rows
+    launch_cost   what a launch costs by implementation
+    tiles         tile shapes: a sweep, a tuner's search, its winner checked
+    tuning        searches and sweeps of a measured session
+    shapes        other shapes than an operation's own, other tools than ours
+    series        tables of the notes 001 to 003
+    reuse         whether ratios stand in the order of reuse
+    gate          what the gate found on this machine, and the defects it refused
+    code          counts of compiled code, from a census
+    fetch         who fetches the tiles of a cuTile kernel
+    limits        limits of the tile model, claimed and tried
+    rows          what every table does alike
 """
 
 from mage.tables.code import access_census, code_census, kernel_code, norm_census, tile_census

@@ -1,4 +1,4 @@
-"""Tables of the census: a DataFrame of ``mage.census`` or ``tile_census.census`` in, evidence of code, no time.
+"""Tables of the census: a DataFrame of ``mage.count_code`` or ``tile_census.census`` in, evidence of code, no time.
 
 Counts are of what stands in the code: an instruction in a loop counts once, one that was unrolled as often as
 it was unrolled. ``18 × 32`` are eighteen accesses of 32 bits by each thread.
@@ -10,10 +10,11 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from mage import palette, selection, vocabulary
-from mage.display import TableView
-from mage.selection import Chosen
+from mage.notes import vocabulary
 from mage.tables.rows import sentences, short, written
+from mage.views import palette, selection
+from mage.views.display import TableView
+from mage.views.selection import Chosen
 
 AS_LAUNCHED = "as launched"
 NO_ALIGNMENT = "no alignment"

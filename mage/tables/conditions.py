@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mage.display import TableView
-from mage.schema import Evidence
-from mage.selection import Chosen
+from mage.evidence.schema import Evidence
 from mage.tables.rows import implementation, operation, pick, table
+from mage.views.display import TableView
+from mage.views.selection import Chosen
 
 
 def conditions(records: Sequence[Evidence]) -> TableView:

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from mage.display import TableView
-from mage.selection import Chosen
 from mage.tables.rows import pick, short
 from mage.tables.tuning import words
+from mage.views.display import TableView
+from mage.views.selection import Chosen
 
 
 def who_fetches(results: Sequence[dict], *, operations: Chosen = None) -> TableView:
     """Published and chosen configuration of every kernel: TMA copies or loads by threads, and what a block asks for."""
-    from mage import tile_fetch  # what compiles is no part of a table that is only read
+    from mage.census import tile_fetch  # what compiles is no part of a table that is only read
 
     wanted = {row.operation for row in pick([_Named(row) for row in results], operations)}
     records = [

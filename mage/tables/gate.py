@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from mage.display import TableView
 from mage.tables.rows import implementation, operation, shape
+from mage.views.display import TableView
 
 if TYPE_CHECKING:
     from mage.gate import GateResult

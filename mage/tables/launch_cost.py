@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from mage import judged, palette, selection
-from mage.display import TableView
-from mage.schema import Evidence, Result
-from mage.selection import Chosen
+from mage.evidence.schema import Evidence, Result
+from mage.stats import judged
 from mage.tables.measured import no_samples
 from mage.tables.rows import left_out, operation, sentences
+from mage.views import palette, selection
+from mage.views.display import TableView
+from mage.views.selection import Chosen
 
 
 def empty_span_us(evidence: Evidence) -> float | None:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from mage.display import TableView
+from mage.views.display import TableView
 
 if TYPE_CHECKING:
-    from mage.tile_limits import Outcome
+    from mage.census.tile_limits import Outcome
 
 
 def tile_limits(outcomes: Sequence[Outcome]) -> TableView:
     """A row a limit: the claim, whether it is still true, the compiler's words or what its code shows, a way around."""
-    from mage import tile_limits as limits  # what compiles is no part of a table that is only read
+    from mage.census import tile_limits as limits  # what compiles is no part of a table that is only read
 
     columns = ["Claim", "Of", "Today", "What the compiler says", "Instead", "Kernel"]
     records = [

@@ -10,12 +10,15 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from mage import judged, palette, replication, rounding, selection, series_claims, stats
-from mage.display import TableView
+from mage import stats
+from mage.claims import replication, series_claims
 from mage.errors import RequestError
-from mage.schema import Evidence, KernelCounters, Round, Void
-from mage.selection import Chosen
+from mage.evidence.schema import Evidence, KernelCounters, Round, Void
+from mage.stats import judged
 from mage.tables.rows import QUANTITIES, left_out, operation, pick, sentences, shape, short, written
+from mage.views import palette, rounding, selection
+from mage.views.display import TableView
+from mage.views.selection import Chosen
 
 CLAIMS = {**replication.NOTES, **series_claims.NOTES}
 """The published claims that a session can judge, by the note that makes them."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from mage import palette, selection, stats
-from mage.display import TableView
-from mage.schema import Evidence
-from mage.selection import Chosen
+from mage import stats
+from mage.evidence.schema import Evidence
 from mage.tables.rows import implementation, left_out, operation, pick, sentences, shape, short, table
+from mage.views import palette, selection
+from mage.views.display import TableView
+from mage.views.selection import Chosen
 
 MOST_COLUMNS = 6
 """Implementations side by side; more of them stand below each other, and operations beside each other."""

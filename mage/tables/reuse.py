@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mage import reuse, selection
-from mage.display import TableView
-from mage.schema import Evidence
-from mage.selection import Chosen
+from mage.claims import reuse
+from mage.evidence.schema import Evidence
 from mage.tables.rows import table
+from mage.views import selection
+from mage.views.display import TableView
+from mage.views.selection import Chosen
 
 NO_VERDICT = "no verdict: two sessions"
 

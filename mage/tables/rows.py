@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
-from mage import palette, selection, vocabulary
-from mage.display import TableView
-from mage.schema import Evidence
-from mage.selection import Chosen
+from mage.evidence.schema import Evidence
+from mage.notes import vocabulary
+from mage.views import palette, selection
+from mage.views.display import TableView
+from mage.views.selection import Chosen
 
 QUANTITIES = {"kernel_us": "kernel\u00a0time", "span_us": "span"}
 

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from mage import occupancy, palette, reuse_test, selection
 from mage import operations as catalogue
-from mage.display import TableView
-from mage.schema import Evidence
-from mage.selection import Chosen
+from mage.census import occupancy
+from mage.claims import reuse_test
+from mage.evidence.schema import Evidence
 from mage.tables.rows import QUANTITIES, operation, pick, sentences, shape, short, table, written
+from mage.views import palette, selection
+from mage.views.display import TableView
+from mage.views.selection import Chosen
 
 if TYPE_CHECKING:
-    from mage.reuse_test import Measured
+    from mage.claims.reuse_test import Measured
 
 MULTIPROCESSORS = {"sm_89": ("RTX 4090", 128), "sm_90": ("H200", 132)}
 """Multiprocessors of the two GPUs, from NVIDIA's data sheets; the census names a GPU by what a compiler calls it."""

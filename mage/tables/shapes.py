@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pandas as pd
 
-from mage import crosscheck, judged, palette, selection, summary, vocabulary
-from mage.display import TableView
-from mage.judged import Key
-from mage.schema import Evidence, Result
-from mage.selection import Chosen
+from mage.evidence.schema import Evidence, Result
+from mage.experiment import crosscheck, summary
+from mage.notes import vocabulary
+from mage.stats import judged
+from mage.stats.judged import Key
 from mage.tables.measured import no_samples
 from mage.tables.rows import QUANTITIES, operation, pick, shape
+from mage.views import palette, selection
+from mage.views.display import TableView
+from mage.views.selection import Chosen
 
 COPIED = ("gelu", "layernorm")
 """Operations that do little more than move their bytes, so that a copy is their limit."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mage import rounding, stats
-from mage.display import TableView
-from mage.schema import Evidence
-from mage.selection import Chosen
+from mage import stats
+from mage.evidence.schema import Evidence
 from mage.tables.rows import QUANTITIES, implementation, operation, pick, table
+from mage.views import rounding
+from mage.views.display import TableView
+from mage.views.selection import Chosen
 
 
 def attempts(evidence: Evidence, *, operations: Chosen = None) -> TableView:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from mage import judged, own_stages, selection
-from mage.display import TableView
-from mage.schema import Evidence
-from mage.selection import Chosen
+from mage.evidence.schema import Evidence
+from mage.stats import judged, own_stages
 from mage.tables.rows import implementation, operation, pick, sentences, table, written
+from mage.views import selection
+from mage.views.display import TableView
+from mage.views.selection import Chosen
 
 HAND_WRITTEN = ("cuda", "rust-oxide")
 PER = "Threads and shared memory are a block's, registers a thread's."

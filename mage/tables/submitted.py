@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from statistics import median
 
-from mage import judged, palette, selection, stats, vocabulary
-from mage.display import TableView
-from mage.schema import Evidence
-from mage.selection import Chosen
+from mage import stats
+from mage.evidence.schema import Evidence
+from mage.notes import vocabulary
+from mage.stats import judged
 from mage.tables.rows import implementation, left_out, operation, sentences, short, table
+from mage.views import palette, selection
+from mage.views.display import TableView
+from mage.views.selection import Chosen
 
 TAKES = {
     "Awaited": ("span_us", "awaited", "warm"),

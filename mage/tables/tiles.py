@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from mage import judged, palette, selection
-from mage.display import TableView
-from mage.schema import Evidence
-from mage.selection import Chosen
+from mage.evidence.schema import Evidence
+from mage.stats import judged
 from mage.tables import tuning
 from mage.tables.rows import operation, pick, table, written
+from mage.views import palette, selection
+from mage.views.display import TableView
+from mage.views.selection import Chosen
 
 SHAPE = ("BM", "BN", "BK")
 

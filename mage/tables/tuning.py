@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from mage import judged, palette, schema_search, selection, verdicts
-from mage.display import TableView
-from mage.schema import Evidence
-from mage.schema_search import Candidate, Config, SearchRun
-from mage.selection import Chosen
+from mage.evidence import schema_search
+from mage.evidence.schema import Evidence
+from mage.evidence.schema_search import Candidate, Config, SearchRun
+from mage.stats import judged, verdicts
 from mage.tables.rows import implementation, operation, shape, table
+from mage.views import palette, selection
+from mage.views.display import TableView
+from mage.views.selection import Chosen
 
 TILE_COMPILER = ("cutile",)
 MOST = 10

@@ -4,8 +4,23 @@
     run = tune.search("matmul", "triton")                               # the space that the kernel file declares
     run.chosen, run.why, run.confirmation.ratios
 
-Every candidate is a row of the record (``mage.schema_search.SearchRun``): timed, or why not. ``python -m mage tune``
+Every candidate is a row of the record (``mage.evidence.schema_search.SearchRun``): timed, or why not. ``python -m mage tune``
 does the same for many kernels, and ``--retain`` makes what was chosen the ``tuned`` variant on that GPU.
+
+Its modules:
+
+    command   ``python -m mage tune``: what is asked for, checked first
+    subject   what is tuned, and the candidates of a search
+    rules     what refuses a candidate without a build
+    engine    the search itself
+    builds    a candidate's build, in a process without a device
+    bench     a candidate's gate and its time, in a process of its own
+    worker    that process's side
+    process   the asking side
+    ledger    what a search has finished, on disk as it goes
+    results   what a search leaves
+    metrics   how its times were taken, in words
+    show      how far a search is
 """
 
 from __future__ import annotations
@@ -15,7 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mage.schema_search import SearchRun
+    from mage.evidence.schema_search import SearchRun
 
 __all__ = ["search", "sweep"]
 

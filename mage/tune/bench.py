@@ -15,11 +15,12 @@ import functools
 from collections.abc import Callable
 from pathlib import Path
 
-from mage import gate, implementations, operations, plan, timers
+from mage import gate, implementations, operations, timers
+from mage.evidence.schema_search import CRASHED, TIMED, WRONG
+from mage.experiment import plan
 from mage.gate import PASSED
+from mage.gate.judgement import judge
 from mage.implementations import Call
-from mage.judgement import judge
-from mage.schema_search import CRASHED, TIMED, WRONG
 from mage.tune.metrics import CLOCK, CUPTI, GRAPH
 from mage.tune.subject import CPU, GPU, Config, Subject, same
 

@@ -10,8 +10,10 @@ import os
 import tempfile
 from pathlib import Path
 
-from mage import configurations, cubins, kernels, operations
-from mage.schema_search import REFUSED, UNCOMPILED
+from mage import kernels, operations
+from mage.cuda import cubins
+from mage.evidence.schema_search import REFUSED, UNCOMPILED
+from mage.kernels import configurations
 from mage.tune import rules
 from mage.tune.subject import Config, Subject
 
@@ -103,7 +105,7 @@ def _compile_only(module, built: list) -> None:
 def _cutile(subject: Subject, config: Config, arch: str) -> dict:
     from cuda.tile.compilation import export_kernel
 
-    from mage import offline
+    from mage.census import offline
 
     module = kernels.load(Path(subject.source))
     signature = offline.tile_signature(module, operations.get(subject.operation), subject.dims, config)

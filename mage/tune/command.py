@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mage import cuda_stages, operations, paths, tuned
+from mage import operations, paths
 from mage.errors import MageError, RequestError
-from mage.schema_search import STATES, TIMED, SearchRun, name
+from mage.evidence.schema_search import STATES, TIMED, SearchRun, name
+from mage.kernels import cuda_stages, tuned
 from mage.tune.subject import CPU, GPU, PLACES, Subject, candidates, declared, given
 
 

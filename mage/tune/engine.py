@@ -21,9 +21,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
-from mage import locks, operations, paths, tuned
+from mage import operations, paths
 from mage.errors import MageError, RequestError
-from mage.schema_search import (
+from mage.evidence.schema_search import (
     CRASHED,
     HUNG,
     REFUSED,
@@ -35,6 +35,8 @@ from mage.schema_search import (
     Measured,
     SearchRun,
 )
+from mage.kernels import tuned
+from mage.notebook import locks
 from mage.tune import ledger, process, rules
 from mage.tune.metrics import METRICS
 from mage.tune.process import Worker

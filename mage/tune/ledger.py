@@ -12,8 +12,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from mage import paths, tuned
+from mage import paths
 from mage.errors import MageError
+from mage.kernels import tuned
 from mage.tune.subject import Config, Subject, canonical
 
 VERSION = 1

@@ -9,10 +9,13 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from mage import evidence, operations, paths, searched, timers, tuned, vocabulary
+from mage import evidence, operations, paths, timers
 from mage.errors import EvidenceError
-from mage.schema import VERSION, Evidence
-from mage.schema_search import SearchRun, name
+from mage.evidence import searched
+from mage.evidence.schema import VERSION, Evidence
+from mage.evidence.schema_search import SearchRun, name
+from mage.kernels import tuned
+from mage.notes import vocabulary
 
 CITATION = "measured by this project: every candidate of `python -m mage tune`, which chose the tuned configurations"
 
@@ -89,7 +92,7 @@ def _us(measured) -> float | None:
 
 
 def keep(runs: Sequence[SearchRun]) -> list[Path]:
-    """Put the records of ``runs`` into the retained searches of their GPU (``mage.searched``), one file a GPU.
+    """Put the records of ``runs`` into the retained searches of their GPU (``mage.evidence.searched``), one file a GPU.
 
     A record takes the place of the earlier one of the same kernel and kind; those of other kernels stay.
     """

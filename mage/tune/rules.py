@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mage import occupancy
+from mage.census import occupancy
 from mage.errors import MageError
 from mage.tune.subject import Config, Subject
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from mage import progress, tuned
+from mage.evidence.schema_search import TIMED, Candidate, SearchRun
+from mage.kernels import tuned
+from mage.notebook import progress
 from mage.notes import Place
-from mage.schema_search import TIMED, Candidate, SearchRun
 from mage.tune.subject import Config
 
 

@@ -11,8 +11,10 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
-from mage import configurations, cuda_stages, kernels, operations, paths, schema_search
+from mage import kernels, operations, paths
 from mage.errors import RequestError
+from mage.evidence import schema_search
+from mage.kernels import configurations, cuda_stages
 
 Config = dict[str, "int | str | None"]
 
@@ -50,7 +52,7 @@ class Subject:
                 raise RequestError(
                     f"which stage of cuda {operation}? give {operation}/cuda:STAGE, one of {able}"
                     if able
-                    else f"no cuda stage of {operation} has parameters to tune; Stage.space in mage/cuda_stages.py declares them"
+                    else f"no cuda stage of {operation} has parameters to tune; Stage.space in mage/kernels/cuda_stages.py declares them"
                 )
             cuda_stages.get(operation, stage)
         elif stage is not None:

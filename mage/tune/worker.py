@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 
-from mage import kernel_launcher
+from mage.notebook import kernel_launcher
 from mage.tune.process import PARENT
 
 _PR_SET_PDEATHSIG = 1
