@@ -19,7 +19,6 @@ import queue
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -126,12 +125,7 @@ def _kept(key: str) -> dict | None:
 def _keep(key: str, row: dict) -> None:
     """All or nothing; a cache that cannot be written is no error."""
     with contextlib.suppress(OSError):
-        file = _file(key)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=".row-")
-        with os.fdopen(handle, "w") as out:
-            json.dump({"key": key, "row": row}, out)
-        os.replace(temporary, file)
+        paths.write_whole(_file(key), json.dumps({"key": key, "row": row}).encode())
 
 
 # -- compilers in processes of their own -----------------------------------------------------------------

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
@@ -165,13 +163,4 @@ def write_json(file: Path, record: dict) -> None:
     rows = ",\n".join("  " + json.dumps(row, ensure_ascii=False) for row in record["rows"])
     fields = [f" {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in record.items() if name != "rows"]
     text = "{\n" + ",\n".join([*fields, f' "rows": [\n{rows}\n ]']) + "\n}\n"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, file)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    paths.write_whole(file, text.encode())

@@ -27,7 +27,6 @@ import importlib.util
 import json
 import os
 import re
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -189,15 +188,7 @@ def _read(file: Path) -> bytes | None:
 def _write(file: Path, cubin: bytes) -> None:
     """Keep a cubin with its digest behind it (readers of ELF files ignore what follows), all or nothing."""
     with contextlib.suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.stem[:40]}-")
-        try:
-            with os.fdopen(handle, "wb") as out:
-                out.write(cubin + hashlib.sha256(cubin).digest())
-            os.replace(temporary, file)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        paths.write_whole(file, cubin + hashlib.sha256(cubin).digest())
 
 
 # -- resources -----------------------------------------------------------------------------------------

@@ -19,8 +19,6 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-import os
-import tempfile
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -89,35 +87,25 @@ def parse(content: bytes, where: str) -> Evidence:
 
 
 def save(evidence: Evidence, file: Path) -> str:
-    """Validate, then write ``file`` in one step; returns the content's SHA-256.
-
-    Nothing is left half written: the text goes to a temporary file beside it and is moved over.
-    """
+    """Validate, then write ``file`` in one step; returns the content's SHA-256."""
     content = to_bytes(evidence)
     parse(content, paths.shown(file))
-    file.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, file)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    paths.write_whole(file, content, lasting=True)
     return hashlib.sha256(content).hexdigest()
 
 
 def to_bytes(evidence: Evidence) -> bytes:
     """The record as JSON: absent fields left out, one line for each innermost value."""
     data = evidence.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    return laid_out(data)
+
+
+def laid_out(data: dict) -> bytes:
+    """JSON that a person can read and git can diff: short values, and the samples of a round, stay on one line."""
     return (_layout(data) + "\n").encode()
 
 
 def _layout(value, indent: int = 0) -> str:
-    """JSON that a person can read and git can diff: short values, and the samples of a round, stay on one line."""
     flat = json.dumps(value, ensure_ascii=False, allow_nan=False)
     samples = isinstance(value, list) and all(type(item) in (int, float) for item in value)
     if len(flat) + indent <= 140 or samples or not isinstance(value, dict | list):

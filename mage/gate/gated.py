@@ -47,11 +47,7 @@ def _results(what: str, arguments: Sequence) -> list | dict:
     if kept is None:
         kept = _find(what, arguments)
         with contextlib.suppress(OSError):  # a cache that cannot be written is no error
-            file.parent.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=file.parent)
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                json.dump(kept, stream)
-            os.replace(temporary, file)
+            paths.write_whole(file, json.dumps(kept).encode())
     for name, content in _contents(kept["files"]).items():
         provenance.note_use(name, content)
     provenance.note_versions(kept["versions"])

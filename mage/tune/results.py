@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,7 +27,7 @@ def path(run: SearchRun) -> Path:
 def write(run: SearchRun) -> Path:
     """Keep the record of a search for this machine's reports; the last one of a kernel counts."""
     file = path(run)
-    _write(file, run.model_dump(mode="json", exclude_defaults=True))
+    paths.write_whole(file, evidence.laid_out(run.model_dump(mode="json", exclude_defaults=True)), lasting=True)
     return file
 
 
@@ -61,7 +59,7 @@ def retain(runs: Sequence[SearchRun]) -> list[Path]:
             "schema": tuned.SCHEMA, "origin": "retained", "when": max(entry["when"] for entry in entries.values()),
             "device": device, "driver": chosen[-1].driver, "configurations": dict(sorted(entries.items())),
         }  # fmt: skip
-        _write(file, record)
+        paths.write_whole(file, evidence.laid_out(record), lasting=True)
         written.append(file)
     return written
 
@@ -136,18 +134,3 @@ def _evidence(experiment: str, runs: tuple[SearchRun, ...]) -> Evidence:
             "searches": runs,
         }
     )
-
-
-def _write(file: Path, record: dict) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(evidence._layout(record) + "\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, file)
-    except BaseException:
-        os.unlink(temporary)
-        raise
