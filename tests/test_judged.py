@@ -93,3 +93,10 @@ def test_prose_quotes_what_it_names(without_kernels, tmp_path, monkeypatch):
         q.against(row("cuda:quads"), row("triton:tuned"), "0.85", "faster", **graph)
     with pytest.raises(ClaimError, match="kernel time"):
         q.median(row("cuda:quads"), "12.01")
+
+
+def test_a_machine_without_times_of_kernels_gets_a_sentence_instead_of_stages():
+    libraries = [one for one in rows() if one["implementation"] != "cuda"]
+    record = measured.record(results=libraries, device={"kind": "cpu", "name": "a processor"})
+    assert tables.stages(record).empty == "made-up-001 has no stages with a time."
+    assert figures.progression(record).notice == "In made-up-001 no stage of a hand-written kernel has a time."

@@ -165,5 +165,5 @@ def test_stages_are_the_hand_written_kernels_own(records):
 
 
 def test_an_empty_table_says_whether_evidence_or_selection_has_nothing(records):
-    assert tables.search(records["mage-006"]).empty == "There is no search in mage-006."
+    assert tables.search(records["mage-006"]).empty == "mage-006 has no search."
     assert tables.search(records["mage-004"], operations=["gelu"]).empty == "Nothing in mage-004 matches the selection."

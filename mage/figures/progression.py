@@ -56,7 +56,10 @@ def progression(
     table = _table(kernels, words)
     title = "How each hand-written kernel reached its time"
     if not kernels:
-        return FigureView("progression", None, title, "", table)
+        names = " and ".join(dict.fromkeys(record.experiment for record in records))
+        listed = any(own_stages.shown(record) for record in records)
+        none = f"In {names} no stage of a hand-written kernel has a time."
+        return FigureView("progression", None, title, "", table, notice=f"Nothing in {names} matches the selection." if listed else none)
     page = Page()
     for operation, steps in kernels.items():
         page.heading(palette.OPERATIONS[operation], f"{words}, µs")

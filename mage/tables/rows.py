@@ -56,8 +56,10 @@ def table(
     ``holds`` are the rows before the selection, ``what`` is their name: an empty table says whether the evidence
     has none of them or the selection left them out.
     """
-    names = " and ".join(dict.fromkeys(record.experiment for record in selection.as_list(evidence)))
-    empty = f"Nothing in {names} matches the selection." if list(holds) else f"There is no {what} in {names}."
+    names = list(dict.fromkeys(record.experiment for record in selection.as_list(evidence)))
+    joined = " and ".join(names)
+    none = f"{joined} {'have' if len(names) > 1 else 'has'} no {what}."
+    empty = f"Nothing in {joined} matches the selection." if list(holds) else none
     frame = pd.DataFrame(records, columns=list(columns))
     return TableView(id, frame, caption, **{"empty": empty, **more})
 

@@ -36,7 +36,7 @@ def stages(evidence: Evidence, *, operations: Chosen = None, implementations: Ch
     ]
     return table(
         "stages", records, columns, "Stages of the hand-written kernels, and how much faster each is than the one before",
-        evidence, own_stages.shown(evidence), "stages",
+        evidence, own_stages.shown(evidence), "stages with a time",
         units={time: "µs", "Factor": "×"}, formats={time: ".2f", "Factor": ".2f"}, row_heads=2, missing="no stage before it",
         note=sentences(judged.instead(evidence), _said(evidence)),
     )  # fmt: skip
