@@ -13,6 +13,9 @@ from mage.stats import judged, verdicts
 from mage.stats.judged import Key
 from mage.stats.verdicts import Verdict
 
+COPIED = ("gelu", "layernorm")
+"""Operations that do little more than move their bytes, so that a copy is their limit."""
+
 
 def text(records: Sequence[Evidence]) -> str:
     """Every row of ``records`` once, in µs: medians, for warm kernel time with quartiles."""
@@ -150,7 +153,7 @@ def _by_shape(first: Evidence, every: Sequence[Result], key: Key, loaded: frozen
     for row in judged.newest_by_shape(first):
         found = judged.against_each(row, every, key, loaded)
         said = [f"{_name(one.other)} {_said(one.verdict)}" for one in found]
-        copy = ratio_to_copy(first, row) if row.operation in ("gelu", "layernorm") else None
+        copy = ratio_to_copy(first, row) if row.operation in COPIED else None
         said += [f"a copy of its bytes {_said(copy)}"] if copy else []
         if said:
             lines.append(f"{row.key} against " + "; ".join(said))

@@ -79,7 +79,7 @@ class GateResult:
     shapes: dict[str, list[int]] = field(default_factory=dict)
     checks: dict[str, bool] = field(default_factory=dict)
     means: dict[str, str] = field(default_factory=dict)
-    found: str | None = None  # when, UTC; stated where a result is shown that may have been kept (mage.gate.gated)
+    found: str | None = None  # when, UTC, of a result that may have been kept (mage.gate.gated); a table says that it was
 
     def as_dict(self) -> dict:
         """Plain data for JSON, every field."""

@@ -15,9 +15,6 @@ from mage.views import palette, selection
 from mage.views.display import TableView
 from mage.views.selection import Chosen
 
-COPIED = ("gelu", "layernorm")
-"""Operations that do little more than move their bytes, so that a copy is their limit."""
-
 
 def shapes(evidence: Evidence, *, operations: Chosen = None) -> TableView:
     """The newest hand-written kernel at every shape, against the best peer there, by paired rounds of this session."""
@@ -46,7 +43,7 @@ def _shape(row: Result, evidence: Evidence, key: Key, unjudged: frozenset[int]) 
     found = judged.against_best(row, evidence.results, key, unjudged)
     other = found and key.value(found.other)
     ratio = found.verdict.ratio if found else None
-    copy = summary.ratio_to_copy(evidence, row) if row.operation in COPIED else None
+    copy = summary.ratio_to_copy(evidence, row) if row.operation in summary.COPIED else None
     return {
         "Operation": operation(row),
         "Shape": shape(row.dims),
