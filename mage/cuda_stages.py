@@ -75,6 +75,27 @@ def _features_of_quads(dims: Dims) -> str | None:
     return f"{dims[1]} features are not a multiple of four" if dims[1] % 4 else None
 
 
+_CACHED_ELEMENTS = 1 << 22
+"""Elements up to which gelu ``cached`` takes its quads side by side: X and Y then fill 32 MB, which many a cache holds."""
+
+
+def _below(dims: Dims) -> str | None:
+    rows, width = dims
+    return None if 192 % (width // 4) == 0 and rows * width <= _CACHED_ELEMENTS else "below"
+
+
+def _below_grid(dims: Dims) -> Grid:
+    return (_ceil(dims[1], 4 * 192), _ceil(dims[0], 2), 1)
+
+
+def _below_fits(dims: Dims) -> str | None:
+    if reason := _width_of_quads()(dims):
+        return reason
+    if _below(dims) and _below_grid(dims)[1] > _GRID_Y_LIMIT:
+        return f"{dims[0]} rows, two a block, are more than the {_GRID_Y_LIMIT} blocks that a grid has on y"
+    return None
+
+
 LONG_ROW = 48
 """Edges above which neighbor ``balanced`` divides a row; the same number stands in the kernel file."""
 
@@ -171,6 +192,12 @@ _ALL = (
         refuses=_width_of_quads(), quads=True, fallback="elementwise",
     ),
     Stage(
+        operation="gelu", name="cached",
+        changed="X not marked as read once, one bias for both quads of a thread, and an order for every width",
+        grid=_elements(lambda dims: _ceil(dims[0] * dims[1], 4), a_block=384), block=(192, 1, 1),
+        refuses=_below_fits, quads=True, fallback="quads", form=_below,
+    ),
+    Stage(
         operation="layernorm", name="block", changed="256 threads a row, three passes, two tree reductions",
         grid=_rows(1), block=(256, 1, 1), shared=1024,
         published=_published("mage-001", "layer_norm", 4096, 256, 27, 1024),
@@ -252,8 +279,18 @@ for _stage in _ALL:
     STAGES.setdefault(_stage.operation, {})[_stage.name] = _stage
 
 
-FORMS: dict[str, dict[str, Stage]] = {"matmul": {form.name: form for form in matmul_tiles.FORMS}}
+_FORMS = (
+    *matmul_tiles.FORMS,
+    Stage(
+        operation="gelu", name="below", changed="cached with a thread's two quads in neighbouring rows",
+        grid=_below_grid, block=(192, 1, 1), refuses=_below_fits, quads=True, fallback="quads",
+    ),
+)  # fmt: skip
+
+FORMS: dict[str, dict[str, Stage]] = {}
 """operation -> name -> kernels that do a stage's work at other shapes; they are in the kernel file behind it."""
+for _form in _FORMS:
+    FORMS.setdefault(_form.operation, {})[_form.name] = _form
 
 
 def get(operation: str, stage: str) -> Stage:
