@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from mage import matmul_tiles
 from mage.errors import RequestError
-from mage.stage import Choice, Dims, Grid, Published, Stage
+from mage.stage import QUAD_BYTES, Choice, Dims, Grid, Published, Stage
 
 
 def _ceil(n: int, of: int) -> int:
@@ -73,6 +73,20 @@ def _width_of_quads(limit: int | None = None) -> Callable[[Dims], str | None]:
 
 def _features_of_quads(dims: Dims) -> str | None:
     return f"{dims[1]} features are not a multiple of four" if dims[1] % 4 else None
+
+
+_SCALARS_WIDTH = 1024
+
+
+def _more_than_scalars(dims: Dims) -> str | None:
+    return f"width {dims[1]} is more than the {_SCALARS_WIDTH} that a warp holds in registers" if dims[1] > _SCALARS_WIDTH else None
+
+
+def _whole_quads(inputs: Mapping[str, object]) -> str | None:
+    """Quads are better where there are any; a row that does not start at one has its values only."""
+    if inputs["X"].shape[1] % 4 or any(tensor.data_ptr() % QUAD_BYTES for tensor in inputs.values()):
+        return None
+    return "rows are whole quads, which are faster taken as such"
 
 
 _CACHED_ELEMENTS = 1 << 22
@@ -235,6 +249,12 @@ _ALL = (
         changed="one warp a row, gamma and beta in registers, the next row asked for before this one is added up",
         grid=_warps_of_rows, block=(64, 1, 1),
         refuses=_width_of_quads(limit=768), quads=True, fallback="team", versions=12,
+    ),
+    Stage(
+        operation="layernorm", name="scalars",
+        changed="registers for rows that are no whole quads: a value at a time, all of a row under way at once",
+        grid=_rows(1), block=(32, 1, 1),
+        refuses=_more_than_scalars, declines=_whole_quads, fallback="registers", versions=8,
     ),
     Stage(
         operation="triangle", name="elementwise", changed="one output a thread",
