@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping
+from math import prod
 
 from mage import matmul_tiles
 from mage.errors import RequestError
@@ -127,6 +128,27 @@ def _whole_slabs(dims: Dims) -> str | None:
     if dims[0] // 8 > _GRID_Y_LIMIT or dims[1] // 32 > _GRID_Y_LIMIT:
         return f"{dims} needs more blocks on one axis than the {_GRID_Y_LIMIT} that a grid has"
     return None
+
+
+# -- the tiles of triangle --------------------------------------------------------------------------------
+
+_TRIANGLE_TILES = {"tiles": (16, 32, 5.7), "shared": (8, 16, 1.8), "small": (8, 8, 1.0)}
+"""Kernel -> i and j of its tile, and how long a block of it takes, in blocks of the smallest (measured at large N)."""
+
+
+def _triangle_grid(kernel: str) -> Callable[[Dims], Grid]:
+    i, j, _ = _TRIANGLE_TILES[kernel]
+    return lambda dims: (dims[0] // j, dims[0] // i, dims[1] // 32)
+
+
+def _triangle_tile(dims: Dims) -> str | None:
+    """The kernel that does the work of ``tiles`` at ``dims``: the least time in all waves, of equals the largest tile."""
+
+    def time(kernel: str) -> float:
+        return _ceil(prod(_triangle_grid(kernel)(dims)), matmul_tiles.MULTIPROCESSORS) * _TRIANGLE_TILES[kernel][2]
+
+    best = min(_TRIANGLE_TILES, key=time)
+    return None if best == "tiles" else best
 
 
 # -- where E[x²] − μ² holds ----------------------------------------------------------------------------
@@ -264,8 +286,13 @@ _ALL = (
     Stage(
         operation="triangle", name="shared",
         changed="8 × 8 outputs a thread, operands streamed through shared memory, k dealt out to groups of warps",
-        grid=lambda dims: (dims[0] // 16, dims[0] // 8, dims[1] // 32), block=(256, 1, 1), dynamic=196608,
+        grid=_triangle_grid("shared"), block=(256, 1, 1), dynamic=196608,
         refuses=_whole_slabs, quads=True, fallback="elementwise",
+    ),
+    Stage(
+        operation="triangle", name="tiles", changed="shared with a tile for every size, chosen by waves",
+        grid=_triangle_grid("tiles"), block=(256, 1, 1), dynamic=196608,
+        refuses=_whole_slabs, quads=True, fallback="elementwise", form=_triangle_tile,
     ),
     Stage(
         operation="neighbor", name="feature", changed="one feature a thread, one edge at a time",
@@ -305,6 +332,11 @@ _FORMS = (
         operation="gelu", name="below", changed="cached with a thread's two quads in neighbouring rows",
         grid=_below_grid, block=(192, 1, 1), refuses=_below_fits, quads=True, fallback="quads",
     ),
+    Stage(
+        operation="triangle", name="small", changed="tiles of 8 × 8",
+        grid=_triangle_grid("small"), block=(128, 1, 1), dynamic=196608,
+        refuses=_whole_slabs, quads=True, fallback="elementwise",
+    ),
 )  # fmt: skip
 
 FORMS: dict[str, dict[str, Stage]] = {}
@@ -341,7 +373,8 @@ def choose(
             raise RequestError(f"no cuda stage of {operation} takes dims {dims}: {'; '.join(reasons)}")
         current = get(operation, current.fallback)
     form = current.form(dims)
-    return Choice(asked, FORMS[operation][form] if form else current, tuple(reasons))
+    kernels = {**STAGES[operation], **FORMS.get(operation, {})}
+    return Choice(asked, kernels[form] if form else current, tuple(reasons))
 
 
 def _lookup(table: Mapping, name: str, kind: str):
