@@ -112,13 +112,26 @@ def _below_fits(dims: Dims) -> str | None:
 
 
 LONG_ROW = 48
-"""Edges above which neighbor ``balanced`` divides a row; the same number stands in the kernel file."""
+"""Edges above which neighbor ``balanced`` and ``eights`` divide a row; the same number stands in the kernel file."""
+LONGEST_OF_EIGHT = 768
+"""Edges above which a row is better divided among sixteen warps than among eight."""
+
+
+def _longest(inputs: Mapping[str, object]) -> int:
+    pointers = inputs["row_ptr"]
+    return int((pointers[1:] - pointers[:-1]).max())
 
 
 def _no_long_row(inputs: Mapping[str, object]) -> str | None:
-    pointers = inputs["row_ptr"]
-    most = int((pointers[1:] - pointers[:-1]).max())
+    most = _longest(inputs)
     return None if most > LONG_ROW else f"no row has more than {most} edges, and one of {LONG_ROW} fits a warp"
+
+
+def _no_row_for_eight(inputs: Mapping[str, object]) -> str | None:
+    most = _longest(inputs)
+    if most > LONGEST_OF_EIGHT:
+        return f"a row has {most} edges, and one of more than {LONGEST_OF_EIGHT} is better divided among sixteen warps"
+    return _no_long_row(inputs)
 
 
 def _whole_slabs(dims: Dims) -> str | None:
@@ -316,7 +329,18 @@ _ALL = (
         operation="neighbor", name="balanced",
         changed="warp, and a row of many edges is divided among the warps of a block",
         grid=_rows(16), block=(512, 1, 1), shared=4224,
-        refuses=_features_of_quads, declines=_no_long_row, quads=True, fallback="warp",
+        refuses=_features_of_quads, declines=_no_long_row, quads=True, fallback="lean",
+    ),
+    Stage(
+        operation="neighbor", name="lean",
+        changed="warp with one pointer an array and one multiply-add a gather's address",
+        grid=_rows(4), block=(128, 1, 1),
+        refuses=_features_of_quads, quads=True, fallback="feature",
+    ),
+    Stage(
+        operation="neighbor", name="eights", changed="balanced with blocks of eight warps, and lean",
+        grid=_rows(8), block=(256, 1, 1), shared=2112,
+        refuses=_features_of_quads, declines=_no_row_for_eight, quads=True, fallback="balanced",
     ),
 )  # fmt: skip
 
