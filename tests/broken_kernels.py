@@ -137,6 +137,8 @@ class Barrier:
             "tree_sum": ("block",),
             "team_sum": ("team",),
             "slabs_body": ("groups", "spread", "banks"),
+            "tile_body": ("shared", "tiles"),
+            "balanced_rows": ("balanced", "eights"),
         }
         return shared.get(self.function) or (self.function.split("_", 1)[1],)
 

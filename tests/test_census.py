@@ -119,7 +119,8 @@ def test_ptx_is_counted_where_there_is_some():
     frame = counting.count_code("neighbor", archs=["sm_90"])
     counted = dict(zip(frame.variant.where(frame.implementation == "cuda", frame.implementation), frame["ptx global loads"], strict=True))
     assert counted.pop("cutile") != counted["triton"], "cuTile shows no PTX"
-    assert set(counted) == {"triton", "feature", "quad", "warp", "balanced"} and all(count > 0 for count in counted.values())
+    assert set(counted) == {"triton", "feature", "quad", "warp", "balanced", "lean", "eights"}
+    assert all(count > 0 for count in counted.values())
 
 
 def test_a_local_array_lies_on_the_stack():
@@ -142,7 +143,7 @@ def test_the_function_is_there_whatever_was_imported():
 def test_a_second_census_compiles_nothing(monkeypatch):
     counting.count_code("gelu", "cuda", ["sm_90"])
     monkeypatch.setattr(compile_pool, "_Worker", None)
-    assert len(counting.count_code("gelu", "cuda", ["sm_90"])) == 2
+    assert len(counting.count_code("gelu", "cuda", ["sm_90"])) == 3
 
 
 @pytest.mark.parametrize("arguments", [("layernrom",), (None, "tritn"), (None, None, ["sm_1"])])
@@ -204,7 +205,7 @@ def test_a_script_without_a_main_guard_may_ask(tree):
         [sys.executable], input='import mage; print(len(mage.count_code("neighbor", "cuda", "sm_90")))',
         env={**os.environ, "PYTHONPATH": str(paths.PACKAGE.parent)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.stdout.strip() == "4", done.stderr
+    assert done.stdout.strip() == "6", done.stderr
 
 
 def test_tf32_is_found_and_fails_the_gate(tree):

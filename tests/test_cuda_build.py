@@ -37,7 +37,8 @@ CONTRACT = {
 
 ADDED_UP_AT_THE_END = {
     *(("matmul", name) for name in ("groups", "spread", "banks", *cuda_stages.FORMS["matmul"])),
-    ("triangle", "shared"), ("neighbor", "warp"), ("neighbor", "balanced"),
+    ("triangle", "shared"), ("triangle", "tiles"),
+    *(("neighbor", name) for name in ("warp", "balanced", "lean", "eights")),
 }  # fmt: skip
 """Stages whose threads share the sum of an output: its parts are added once, after the last multiply-add."""
 
@@ -144,7 +145,7 @@ def test_what_the_stages_say_about_themselves(code, arch):
         assert {i.width for i in opcodes(f"layernorm_{stage}", "LDG")} == {128}, stage
     assert len(opcodes("layernorm_row", "LDG")) == 6  # x, gamma and beta, two quads each: the row is read once
     barriers = {stage: len(opcodes(f"layernorm_{stage}", "BAR")) for stage in cuda_stages.STAGES["layernorm"]}
-    assert barriers == {"block": 19, "warp": 0, "pair": 1, "row": 1, "team": 2 * 8, "registers": 0}  # team: 2 a width
+    assert barriers == {"block": 19, "warp": 0, "pair": 1, "row": 1, "team": 2 * 8, "registers": 0, "scalars": 0}  # team: 2 a width
     assert len(opcodes("neighbor_feature", "FFMA")) == 1  # one edge at a time, not unrolled
 
 
@@ -186,27 +187,36 @@ def test_the_kernel_file_holds_the_stages_and_takes_the_arguments_that_are_passe
             "matmul", (32, 96, 64),
             {**dict.fromkeys(("registers", "registers_merged", "quads", "pipeline", "groups", "spread"), "tiled"), "banks": "edge"},
         ),
-        ("matmul", (512, 512, 512), {"banks": "split"}),
+        ("matmul", (512, 512, 512), {"banks": "quarter"}),
+        ("matmul", (64, 4096, 4096), {"banks": "split"}),
+        ("matmul", (256, 256, 1024), {"banks": "split"}),
         ("matmul", (1536, 1536, 1536), {"banks": "broad"}),
         ("matmul", (2048, 2048, 2048), {"banks": "wide"}),
         ("matmul", (1024, 768, 1536), {"banks": "third"}),
-        ("layernorm", (3, 257), dict.fromkeys(cuda_stages.STAGES["layernorm"], "block")),
-        ("layernorm", (4, 1), dict.fromkeys(cuda_stages.STAGES["layernorm"], "block")),
+        ("layernorm", (3, 257), {**dict.fromkeys(cuda_stages.STAGES["layernorm"], "block"), "scalars": "scalars"}),
+        ("layernorm", (4, 1), {**dict.fromkeys(cuda_stages.STAGES["layernorm"], "block"), "scalars": "scalars"}),
         ("layernorm", (4, 4), {}),
         ("layernorm", (4, 128), {}),
         ("layernorm", (4, 252), {}),
         ("layernorm", (4, 768), {}),
         ("layernorm", (4, 1024), {"registers": "team"}),
-        ("layernorm", (4, 2048), {"row": "pair", "registers": "team"}),
-        ("layernorm", (4, 4096), {"row": "pair", "registers": "team"}),
-        ("layernorm", (4, 8192), {"row": "pair", "team": "warp", "registers": "warp"}),
+        ("layernorm", (4, 2048), {"row": "pair", "registers": "team", "scalars": "team"}),
+        ("layernorm", (4, 4096), {"row": "pair", "registers": "team", "scalars": "team"}),
+        ("layernorm", (4, 8192), {"row": "pair", "team": "warp", "registers": "warp", "scalars": "warp"}),
         ("layernorm", (4, 1025), dict.fromkeys(cuda_stages.STAGES["layernorm"], "block")),
-        ("gelu", (1, 1), {"quads": "elementwise"}),
-        ("triangle", (1, 1), {"shared": "elementwise"}),
-        ("triangle", (130, 32), {"shared": "elementwise"}),
-        ("triangle", (64, 64), {}),
+        ("gelu", (1, 1), {"quads": "elementwise", "cached": "elementwise"}),
+        ("gelu", (4096, 768), {}),
+        ("gelu", (4, 1024), {"cached": "below"}),
+        ("gelu", (16384, 768), {"cached": "below"}),
+        ("gelu", (200000, 256), {"cached": "quads"}),
+        ("triangle", (1, 1), {"shared": "elementwise", "tiles": "elementwise"}),
+        ("triangle", (130, 32), {"shared": "elementwise", "tiles": "elementwise"}),
+        ("triangle", (64, 32), {"tiles": "small"}),
+        ("triangle", (128, 32), {"tiles": "shared"}),
+        ("triangle", (256, 32), {}),
+        ("triangle", (128, 128), {}),
         ("neighbor", (5, 4, 0), {}),
-        ("neighbor", (5, 6, 20), dict.fromkeys(("quad", "warp", "balanced"), "feature")),
+        ("neighbor", (5, 6, 20), dict.fromkeys(("quad", "warp", "balanced", "lean", "eights"), "feature")),
     ],
 )
 def test_every_shape_finds_a_stage(operation, dims, expected):
@@ -214,7 +224,8 @@ def test_every_shape_finds_a_stage(operation, dims, expected):
         choice = cuda_stages.choose(operation, name, dims)
         assert choice.stage.name == expected.get(name, name)
         assert choice.stage.supports(dims) is None
-        assert bool(choice.reasons) == (choice.stage.name not in (name, *cuda_stages.FORMS.get(operation, {})))
+        form = cuda_stages.get(operation, name).form(dims) if not choice.reasons else None
+        assert bool(choice.reasons) == (choice.stage.name not in (name, form))
 
 
 def test_a_tensor_off_the_quads_goes_to_a_stage_that_reads_scalars():
@@ -231,7 +242,10 @@ def test_a_graph_without_long_rows_goes_to_the_stage_that_is_faster_there():
         return {"row_ptr": torch.tensor([0, *degrees]).cumsum(0)}
 
     even, skewed = graph(16, 48, 0), graph(1, 49, 0)
-    assert cuda_stages.choose("neighbor", "balanced", (3, 8, 64), even).stage.name == "warp"
+    assert cuda_stages.choose("neighbor", "balanced", (3, 8, 64), even).stage.name == "lean"
+    assert cuda_stages.choose("neighbor", "eights", (3, 8, 64), even).stage.name == "lean"
+    assert cuda_stages.choose("neighbor", "eights", (2, 8, 50), skewed).stage.name == "eights"
+    assert cuda_stages.choose("neighbor", "eights", (2, 8, 900), graph(1, 899)).stage.name == "balanced"
     assert "no row has more than 48 edges" in cuda_stages.choose("neighbor", "balanced", (3, 8, 64), even).reasons[0]
     assert cuda_stages.choose("neighbor", "balanced", (3, 8, 50), skewed).stage.name == "balanced"
     assert f"LONG_ROW = {cuda_stages.LONG_ROW};" in kernels.source("cuda/neighbor")
@@ -432,4 +446,4 @@ def test_a_stage_is_built_with_its_parameters_and_launched_as_they_ask(own_cache
     with pytest.raises(RequestError, match="cuda matmul banks has no parameter SLAB; there is: SLABS, SPREAD, SNAKE"):
         cuda_stages.choose("matmul", "banks", (1024, 1024, 1024), config={"SLAB": 3})
     assert plain.static((1024, 1024, 1024), plain.parameters) is None
-    assert "goes to split" in plain.static((512, 512, 512), plain.parameters)
+    assert "goes to quarter" in plain.static((512, 512, 512), plain.parameters)

@@ -444,7 +444,7 @@ def test_compare_lists_every_implementation_with_its_verdict():
     assert listed == [
         ("pytorch", ""), ("pytorch-compiled", "default"), ("pytorch-compiled", "max-autotune-no-cudagraphs"),
         ("triton", "fixed"), ("triton", "tuned"), ("cutile", "fixed"), ("cutile", "tuned"), ("cuda", "elementwise"),
-        ("cuda", "quads"), ("numpy", ""),
+        ("cuda", "quads"), ("cuda", "cached"), ("numpy", ""),
     ]  # fmt: skip
     table = table[table["variant"] != "tuned"]
     verdicts = table.set_index("implementation")["gate"]

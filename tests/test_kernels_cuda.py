@@ -238,17 +238,21 @@ RACE_DIMS = {  # the smallest shape that passes every barrier of the stage, twic
     "layernorm_row": (2, 516), "triangle_elementwise": (9, 4), "neighbor_feature": (7, 5, 20), "neighbor_quad": (7, 8, 20),
     "matmul_groups": (64, 128, 64), "matmul_spread": (64, 128, 64), "matmul_banks": (64, 128, 64),
     "gelu_quads": (4, 772), "layernorm_team": (2, 516), "layernorm_registers": (5, 132), "triangle_shared": (32, 32),
-    "neighbor_warp": (7, 8, 20), "neighbor_balanced": (3, 8, 400),
+    "neighbor_warp": (7, 8, 20), "neighbor_balanced": (3, 8, 400), "gelu_cached": (4, 768), "layernorm_scalars": (2, 257),
+    "triangle_tiles": (32, 32), "neighbor_lean": (7, 8, 20), "neighbor_eights": (3, 8, 400),
 }  # fmt: skip
 
 
 def modes(stage):
     """When asynchronous copies land, where a stage has any: one mode shows what the other hides."""
-    return ("issue", "wait") if stage.name in ("pipeline", "groups", "spread", "banks", "shared") else ("issue",)
+    return ("issue", "wait") if stage.name in ("pipeline", "groups", "spread", "banks", "shared", "tiles") else ("issue",)
 
 
 def launched(stage, **options):
     dims = RACE_DIMS[stage.kernel]
+    if stage.form(dims):
+        itself_on_the_host(stage, dims, tsan=True, **options)
+        return
     operation = operations.get(stage.operation)
     inputs = operation.make_inputs(dims)
     out = torch.full(operation.output_shape(dims), torch.nan)
@@ -265,21 +269,40 @@ def test_no_stage_races(stage, tsan):
         launched(stage, cp_async=mode)
 
 
+FORM_DIMS = {  # small shapes: an edge or the least number of whole tiles, and slabs enough to go round the ring
+    "matmul_edge": (17, 20, 40), "matmul_split": (64, 128, 256), "matmul_third": (64, 96, 64), "matmul_broad": (192, 96, 48),
+    "matmul_wide": (128, 256, 16), "matmul_quarter": (64, 64, 320), "gelu_below": (5, 1028), "triangle_small": (64, 32),
+}  # fmt: skip
+FORMS = [form for forms in cuda_stages.FORMS.values() for form in forms.values()]
+
+
+def itself_on_the_host(kernel, dims, **options):
+    """The kernel, whatever the launcher would take at these dims; returns its workspace."""
+    operation = operations.get(kernel.operation)
+    inputs, out = operation.make_inputs(dims), torch.full(operation.output_shape(dims), torch.nan)
+    floats, counters = kernel.workspace(dims) if kernel.workspace else (0, 0)
+    workspace = [torch.full((floats,), torch.nan), torch.zeros(counters, dtype=torch.int32)] if kernel.workspace else []
+    arrays = [tensor.numpy() for tensor in (*inputs.values(), out, *workspace)]
+    file = kernels.path(f"cuda/{kernel.operation}")
+    hostcuda.launch(file, kernel.kernel, kernel.grid(dims), kernel.block, [*arrays, *dims], shared=kernel.dynamic, **options)
+    assert gate.judge(operation, inputs, out).passed
+    return workspace
+
+
 @needs_compiler
-@pytest.mark.parametrize("form", cuda_stages.FORMS["matmul"].values(), ids=lambda form: form.kernel)
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.kernel)
 @pytest.mark.parametrize("cp_async", ["issue", "wait"])
 def test_every_form_is_right_on_the_host(form, cp_async):
-    dims = {"edge": (17, 20, 40), "split": (64, 128, 256), "third": (64, 96, 64), "broad": (192, 96, 48), "wide": (128, 256, 16)}[form.name]
-    operation = operations.get("matmul")
-    inputs, out = operation.make_inputs(dims), torch.full((dims[0], dims[1]), torch.nan)
-    floats, counters = form.workspace(dims) if form.workspace else (0, 0)
-    workspace = [torch.full((floats,), torch.nan), torch.zeros(counters, dtype=torch.int32)] if form.workspace else []
-    arrays = [tensor.numpy() for tensor in (*inputs.values(), out, *workspace)]
-    hostcuda.launch(
-        kernels.path("cuda/matmul"), form.kernel, form.grid(dims), form.block, [*arrays, *dims], shared=form.dynamic, cp_async=cp_async
-    )
-    assert gate.judge(operation, inputs, out).passed
+    workspace = itself_on_the_host(form, FORM_DIMS[form.kernel], cp_async=cp_async)
     assert not workspace or not workspace[1].any()  # the counters are as the next launch wants them
+
+
+@needs_compiler
+@pytest.mark.parametrize("form", [form for form in FORMS if form.name != "split"], ids=lambda form: form.kernel)
+def test_no_form_races(form, tsan):
+    """All but split, whose fences ThreadSanitizer does not understand."""
+    for mode in ("issue", "wait"):
+        itself_on_the_host(form, FORM_DIMS[form.kernel], cp_async=mode, tsan=True)
 
 
 BARRIERS = [
@@ -304,7 +327,8 @@ def test_each_barrier_is_needed(stage, barrier, tsan):
 
 def test_there_are_barriers_to_leave_out():
     stages = {parameter.values[0].kernel for parameter in BARRIERS}
-    same_text = {"matmul_registers_merged", "matmul_spread", "matmul_banks"}  # as another stage's
+    # as another stage's
+    same_text = {"matmul_registers_merged", "matmul_spread", "matmul_banks", "triangle_tiles", "neighbor_eights"}
     assert {stage.kernel for stage in STAGES if stage.shared or stage.dynamic} - same_text == stages
 
 

@@ -6,8 +6,9 @@
 //     stage         what it is
 //     elementwise   one element a thread
 //     quads         two 128-bit loads a thread, both under way before any arithmetic; one formula less
+//     cached        quads without the word to the caches that X is read once, in smaller blocks
 //
-// elementwise takes every shape. quads needs D to be a multiple of four and 16-byte aligned pointers.
+// elementwise takes every shape. The others need D to be a multiple of four and 16-byte aligned pointers.
 //
 // Each element is read once and written once, and nothing is shared: the kernel is a copy with some
 // arithmetic on the way.
@@ -67,4 +68,65 @@ gelu_quads(const float* __restrict__ X, const float* __restrict__ bias, float* _
         if (first < total) y[first] = gelu_of_sum(load_once(X + 4 * first), b[first % quads]);
         if (second < total) y[second] = gelu_of_sum(load_once(X + 4 * second), b[second % quads]);
     }
+}
+
+// ------------------------------------------------------------------------------------------------
+// cached. A line that is marked as read once is the first to leave a cache that is full, and a cache is full of
+// whatever ran before. A marked line then makes room for the next marked line, and X never stays, however small it
+// is. Unmarked, X is still there when the same matrix is read again, as any matrix is that one kernel writes and
+// the next one reads.
+//
+// A block takes QUADS times THREADS quads that lie side by side, a thread those THREADS apart. The width of a row
+// divides that distance (768: 192 quads a row), so all quads of a thread have the same bias, asked for first because
+// its address is the longest to work out. Other widths, and matrices too large for a cache, go to below.
+
+template <unsigned THREADS, unsigned QUADS>
+__device__ __forceinline__ void gelu_side_by_side(const float* __restrict__ X, const float* __restrict__ bias,
+                                                  float* __restrict__ Y, int R, int D) {
+    const unsigned quads = D / 4, total = R * quads, first = blockIdx.x * (THREADS * QUADS) + threadIdx.x;
+    const float4* x = reinterpret_cast<const float4*>(X) + first;
+    float4* y = reinterpret_cast<float4*>(Y) + first;
+    const float4 b = reinterpret_cast<const float4*>(bias)[threadIdx.x % quads];
+
+    if ((blockIdx.x + 1) * (THREADS * QUADS) <= total) {
+        float4 quad[QUADS];
+#pragma unroll
+        for (unsigned n = 0; n < QUADS; ++n) quad[n] = x[n * THREADS];
+#pragma unroll
+        for (unsigned n = 0; n < QUADS; ++n) y[n * THREADS] = gelu_of_sum(quad[n], b);
+    } else {
+        for (unsigned n = 0; n < QUADS; ++n)
+            if (first + n * THREADS < total) y[n * THREADS] = gelu_of_sum(x[n * THREADS], b);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(192, 8)
+gelu_cached(const float* __restrict__ X, const float* __restrict__ bias, float* __restrict__ Y, int R, int D) {
+    gelu_side_by_side<192, 2>(X, bias, Y, R, D);
+}
+
+// below, a form of cached: a thread's quads are one below the other, in ROWS neighbouring rows. They have the same
+// bias at any width, and no column is a remainder. Blocks are THREADS quads of a row on x, ROWS rows on y.
+
+template <unsigned THREADS, unsigned ROWS>
+__device__ __forceinline__ void gelu_one_below_the_other(const float* __restrict__ X, const float* __restrict__ bias,
+                                                         float* __restrict__ Y, int R, int D) {
+    const unsigned quads = D / 4, column = blockIdx.x * THREADS + threadIdx.x, row = blockIdx.y * ROWS;
+    if (column >= quads) return;
+    const float4* x = reinterpret_cast<const float4*>(X) + (row * quads + column);
+    float4* y = reinterpret_cast<float4*>(Y) + (row * quads + column);
+
+    float4 quad[ROWS];
+#pragma unroll
+    for (unsigned n = 0; n < ROWS; ++n)
+        if (row + n < R) quad[n] = x[n * quads];
+    const float4 b = reinterpret_cast<const float4*>(bias)[column];
+#pragma unroll
+    for (unsigned n = 0; n < ROWS; ++n)
+        if (row + n < R) y[n * quads] = gelu_of_sum(quad[n], b);
+}
+
+extern "C" __global__ void __launch_bounds__(192)
+gelu_below(const float* __restrict__ X, const float* __restrict__ bias, float* __restrict__ Y, int R, int D) {
+    gelu_one_below_the_other<192, 2>(X, bias, Y, R, D);
 }

@@ -17,10 +17,11 @@
 //                             up to eight quads a thread
 //     registers  32           gamma and beta in registers too, the next row            0
 //                             asked for before this one is added up
+//     scalars    32           registers for rows that are no whole quads               0
 //
-// block takes every width. The others take widths that are multiples of four and 16-byte aligned
-// pointers; row also needs the row to fit its registers (width up to 1024), and so do team (up to 4096)
-// and registers (up to 768).
+// block takes every width, and scalars every width up to 1024. The others take widths that are multiples of
+// four and 16-byte aligned pointers; row also needs the row to fit its registers (width up to 1024), and so do
+// team (up to 4096) and registers (up to 768).
 //
 // pair and row compute the variance as E[x^2] - mu^2, in one pass. That difference loses digits when
 // the mean is large against the spread: the other stages, which subtract the mean first, do not have
@@ -391,5 +392,79 @@ layernorm_registers(const float* __restrict__ X, const float* __restrict__ gamma
         case 3: return registers_rows<4, false>(X, gamma, beta, Y, R, D);
         case 4: return registers_rows<5, false>(X, gamma, beta, Y, R, D);
         case 5: return registers_rows<6, false>(X, gamma, beta, Y, R, D);
+    }
+}
+
+// ------------------------------------------------------------------------------------------------
+// scalars. A row of 257 values is no whole number of quads, and the next row begins off their boundaries: all that
+// is left is one value at a time. What made registers fast holds for single values too. A warp has a row, a lane
+// every thirty-second value of it, of gamma and of beta, all under way before the first sum; no barrier, and a
+// row is read once. There is one row a warp and nothing to ask for meanwhile, so a block is a single warp:
+// a few rows lie on as many multiprocessors.
+//
+// The launcher leaves rows of whole quads to the stages above.
+
+// Only the last four values of a lane can lie past the end of the row: a version is for widths that need them.
+template <int VALUES>
+struct Scalars {
+    float value[VALUES];
+
+    __device__ __forceinline__ static bool inside(int i, int D) {
+        return i < VALUES - 4 || static_cast<int>(threadIdx.x) + i * 32 < D;
+    }
+    __device__ __forceinline__ void load(const float* row, int D) {
+        row += threadIdx.x;
+#pragma unroll
+        for (int i = 0; i < VALUES; ++i) value[i] = inside(i, D) ? row[i * 32] : 0.0f;
+    }
+    // Four sums side by side: one after the other they would be a wait each.
+    __device__ __forceinline__ float sum() const {
+        float part[4] = {};
+#pragma unroll
+        for (int i = 0; i < VALUES; ++i) part[i % 4] += value[i];
+        return (part[0] + part[1]) + (part[2] + part[3]);
+    }
+    // Subtracts the mean, and returns the sum of the squares of what is left.
+    __device__ __forceinline__ float centre(float mean, int D) {
+        float part[4] = {};
+#pragma unroll
+        for (int i = 0; i < VALUES; ++i) {
+            value[i] = inside(i, D) ? value[i] - mean : 0.0f;
+            part[i % 4] = fmaf(value[i], value[i], part[i % 4]);
+        }
+        return (part[0] + part[1]) + (part[2] + part[3]);
+    }
+};
+
+template <int VALUES>
+__device__ __forceinline__ void scalars_row(const float* X, const float* gamma, const float* beta, float* Y, int D) {
+    const float share = 1.0f / D;
+    const unsigned row = blockIdx.x * D;
+    Scalars<VALUES> x, g, b;
+    x.load(X + row, D);
+    g.load(gamma, D);
+    b.load(beta, D);
+    const float mean = warp_sum_everywhere(x.sum()) * share;
+    const float variance = warp_sum_everywhere(x.centre(mean, D)) * share;
+    const float inverse_std = rsqrt_approx(variance + EPSILON);
+
+    float* y = Y + row + threadIdx.x;
+#pragma unroll
+    for (int i = 0; i < VALUES; ++i)
+        if (x.inside(i, D)) y[i * 32] = fmaf(x.value[i] * inverse_std, g.value[i], b.value[i]);
+}
+
+extern "C" __global__ void __launch_bounds__(32)
+layernorm_scalars(const float* __restrict__ X, const float* __restrict__ gamma, const float* __restrict__ beta,
+                  float* __restrict__ Y, int R, int D) {
+    switch ((D - 1) / 128) {  // four values a lane more from version to version
+        case 0: return scalars_row<4>(X, gamma, beta, Y, D);
+        case 1: return scalars_row<8>(X, gamma, beta, Y, D);
+        case 2: return scalars_row<12>(X, gamma, beta, Y, D);
+        case 3: return scalars_row<16>(X, gamma, beta, Y, D);
+        case 4: return scalars_row<20>(X, gamma, beta, Y, D);
+        case 5: return scalars_row<24>(X, gamma, beta, Y, D);
+        case 6: return scalars_row<28>(X, gamma, beta, Y, D);
+        case 7: return scalars_row<32>(X, gamma, beta, Y, D);
     }
 }

@@ -1,6 +1,6 @@
 // mage.cuh: the few device helpers that need PTX, so that the kernel files hold none.
 //
-// Each helper is one PTX instruction (tanh_fast and logistic2 are two) behind a name that says what it does. The
+// Each helper is one PTX instruction (tanh_fast and logistic2 are two, at_hand is none) behind a name that says what it does. The
 // host build puts its own header with the same names in the place of this one, so the comment on
 // each helper is its contract: it says all that a kernel may rely on.
 //
@@ -83,6 +83,15 @@ __device__ __forceinline__ float4 shared_quad(const float* p) {
 // line is the first to go); p must be 16-byte aligned.
 __device__ __forceinline__ float4 load_once(const float* p) {
     return __ldcs(reinterpret_cast<const float4*>(p));
+}
+
+// p itself, but nothing that the compiler knows how to work out: it keeps the pointer in a register, and what is
+// near it is reached by a constant distance. It also no longer knows that p points to global memory, so p is for
+// __ldg, which says so.
+template <class T>
+__device__ __forceinline__ const T* at_hand(const T* p) {
+    asm volatile("" : "+l"(p));
+    return p;
 }
 
 // 1/sqrt(x) in one instruction for x > 0, relative error below 2^-22 (PTX ISA, rsqrt.approx.f32).

@@ -418,8 +418,9 @@ struct Plan {
     // Copies of A are 4 bytes: 8 threads along k, which fills whole sectors, and as many down as there are.
     static constexpr int A_DOWN = THREADS / 8 < ROWS ? THREADS / 8 : ROWS, A_ALONG = THREADS / A_DOWN;
     static constexpr int A_COPIES = ROWS / A_DOWN * (DEPTH / A_ALONG);
-    // Copies of B are 16 bytes: a row of threads a row of B, and 8 rows or 4 at a time.
-    static constexpr int B_ACROSS = COLUMNS / 4, B_DOWN = THREADS / B_ACROSS >= 8 ? 8 : 4;
+    // Copies of B are 16 bytes: a row of threads a row of B, and 16 rows, 8 or 4 at a time.
+    static constexpr int B_ACROSS = COLUMNS / 4, B_AT_ONCE = THREADS / B_ACROSS;
+    static constexpr int B_DOWN = B_AT_ONCE >= 16 ? 16 : B_AT_ONCE >= 8 ? 8 : 4;
     static constexpr int COPIES = A_COPIES + DEPTH / B_DOWN;
     static constexpr int QUADS = I * J / 4, SHARE = QUADS / GROUPS;  // of a thread's outputs; those it finishes
     static_assert(COLUMNS % (8 * J) == 0 && ROWS % (4 * I) == 0 && GROUP % 32 == 0, "whole warps");
@@ -646,6 +647,7 @@ using BanksPlan = Plan<64, 128, 32, 4, MATMUL_SLABS, 8, 16, MATMUL_SPREAD, MATMU
 using ThirdPlan = Plan<64, 96, 32, 4, 4, 8, 12, 4, true>;
 using BroadPlan = Plan<192, 96, 16, 2, 4, 12, 12, 3, true>;
 using WidePlan = Plan<128, 256, 8, 1, 4, 8, 16, 3, true>;
+using QuarterPlan = Plan<32, 64, 64, 8, 4, 8, 8, 3, true>;
 
 extern "C" __global__ void __launch_bounds__(256, 1)
 matmul_groups(const float* __restrict__ A, const float* __restrict__ B, float* __restrict__ C,
@@ -671,6 +673,9 @@ matmul_banks(const float* __restrict__ A, const float* __restrict__ B, float* __
 // Forms of banks for other shapes; the launcher takes the one that needs the fewest waves of the largest tiles.
 // edge takes every shape with rows of whole quads: what sticks out is zero on the way in and not written.
 // split is for few tiles and a long K: several blocks share one, and the last to arrive adds up.
+// quarter is for few tiles and a K that is not long enough for that: its tile is a quarter of that of banks, one warp's
+// worth, so that eight groups share the k of a slab. A multiply-add takes a third more shared reads, and C no second way
+// through memory.
 
 extern "C" __global__ void __launch_bounds__(256, 1)
 matmul_edge(const float* __restrict__ A, const float* __restrict__ B, float* __restrict__ C,
@@ -705,4 +710,11 @@ matmul_wide(const float* __restrict__ A, const float* __restrict__ B, float* __r
             int M, int N, int K) {
     extern __shared__ __align__(16) float ring[];
     slabs_body<WidePlan, true, false, false>(A, B, C, nullptr, nullptr, M, N, K, ring);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 1)
+matmul_quarter(const float* __restrict__ A, const float* __restrict__ B, float* __restrict__ C,
+               int M, int N, int K) {
+    extern __shared__ __align__(16) float ring[];
+    slabs_body<QuarterPlan, true, false, false>(A, B, C, nullptr, nullptr, M, N, K, ring);
 }

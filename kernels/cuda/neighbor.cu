@@ -12,6 +12,8 @@
 //     warp      a warp a row, its halves on different edges, eight gathers under way in it and the next
 //               eight indices fetched meanwhile
 //     balanced  a row of many edges is divided among the warps of a block
+//     lean      warp with two thirds of the instructions an edge
+//     eights    balanced with blocks of eight warps, and lean
 //
 // feature takes every F. The others need F to be a multiple of four and X and Y to be 16-byte aligned.
 
@@ -85,6 +87,14 @@ neighbor_quad(const float* __restrict__ X, const float* __restrict__ weights, co
 constexpr unsigned FULL_WARP = 0xffffffffu;
 constexpr int IN_FLIGHT = 4;  // edges under way in each half of a warp
 
+__device__ __forceinline__ float4 both_halves(float4 sum) {
+    sum.x += __shfl_xor_sync(FULL_WARP, sum.x, 16);
+    sum.y += __shfl_xor_sync(FULL_WARP, sum.y, 16);
+    sum.z += __shfl_xor_sync(FULL_WARP, sum.z, 16);
+    sum.w += __shfl_xor_sync(FULL_WARP, sum.w, 16);
+    return sum;
+}
+
 // This lane's quad of the sum over the edges first ... end - 1; x points at the lane's quad of row 0.
 __device__ __forceinline__ float4 sum_of_edges(const float4* x, const float* weights, const int* src, int first,
                                                int end, unsigned quads) {
@@ -122,21 +132,24 @@ __device__ __forceinline__ float4 sum_of_edges(const float4* x, const float* wei
             sum.w = fmaf(w[n], gathered[n].w, sum.w);
         }
     }
-    sum.x += __shfl_xor_sync(FULL_WARP, sum.x, 16);
-    sum.y += __shfl_xor_sync(FULL_WARP, sum.y, 16);
-    sum.z += __shfl_xor_sync(FULL_WARP, sum.z, 16);
-    sum.w += __shfl_xor_sync(FULL_WARP, sum.w, 16);
-    return sum;
+    return both_halves(sum);
 }
 
+// The same in fewer instructions: see lean.
+__device__ __forceinline__ float4 lean_sum_of_edges(const float4* x, const float* weights, const int* src, int first,
+                                                    int end, unsigned quads);
+
 // Y of one row, or of the part of it whose features this warp covers, 64 at a time.
+template <bool LEAN>
 __device__ __forceinline__ void warp_row(const float* X, const float* weights, const int* src, float* Y,
                                          unsigned row, int begin, int end, unsigned quads) {
     const unsigned lane = threadIdx.x % 32;
+    const float4* x = reinterpret_cast<const float4*>(X);
     for (unsigned from = 0; from < quads; from += 16) {
-        // Lanes past the last feature repeat it, so that the shuffles stay complete, and do not store.
+        // Lanes past the last feature repeat it, or have no edges, so that the shuffles stay complete, and do not store.
         const unsigned quad = from + lane % 16, here = quad < quads ? quad : quads - 1;
-        const float4 sum = sum_of_edges(reinterpret_cast<const float4*>(X) + here, weights, src, begin, end, quads);
+        const float4 sum = LEAN ? lean_sum_of_edges(x + quad, weights, src, begin, quad < quads ? end : begin, quads)
+                                : sum_of_edges(x + here, weights, src, begin, end, quads);
         if (lane < 16 && quad < quads) reinterpret_cast<float4*>(Y)[row * quads + quad] = sum;
     }
 }
@@ -146,7 +159,7 @@ neighbor_warp(const float* __restrict__ X, const float* __restrict__ weights, co
               const int* __restrict__ src, float* __restrict__ Y, int N, int F, int E) {
     const unsigned row = blockIdx.x * 4 + threadIdx.x / 32;
     if (row >= N) return;  // the whole warp
-    warp_row(X, weights, src, Y, row, row_ptr[row], row_ptr[row + 1], F / 4);
+    warp_row<false>(X, weights, src, Y, row, row_ptr[row], row_ptr[row + 1], F / 4);
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -157,17 +170,16 @@ neighbor_warp(const float* __restrict__ X, const float* __restrict__ weights, co
 // order that does not depend on who came first. A graph without long rows gains nothing and pays for a barrier
 // and for larger blocks, so the launcher looks at the row pointers once and leaves such a graph to warp.
 
-constexpr int BALANCED_WARPS = 16;
 constexpr int LONG_ROW = 48;
 
-extern "C" __global__ void __launch_bounds__(512, 2)
-neighbor_balanced(const float* __restrict__ X, const float* __restrict__ weights, const int* __restrict__ row_ptr,
-                  const int* __restrict__ src, float* __restrict__ Y, int N, int F, int E) {
-    __shared__ int note_begin[BALANCED_WARPS], note_end[BALANCED_WARPS];
-    __shared__ float4 partial[BALANCED_WARPS][16];
+template <int WARPS, bool LEAN>
+__device__ __forceinline__ void balanced_rows(const float* X, const float* weights, const int* row_ptr,
+                                              const int* src, float* Y, int N, int F, int* note_begin, int* note_end,
+                                              float4 (*partial)[16]) {
     const unsigned quads = F / 4;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const unsigned row0 = blockIdx.x * BALANCED_WARPS, row = row0 + warp;
+    const unsigned row0 = blockIdx.x * WARPS, row = row0 + warp;
+    const float4* x = reinterpret_cast<const float4*>(X);
 
     const int begin = row < N ? row_ptr[row] : 0, end = row < N ? row_ptr[row + 1] : 0;
     const bool is_long = end - begin > LONG_ROW;
@@ -175,27 +187,26 @@ neighbor_balanced(const float* __restrict__ X, const float* __restrict__ weights
         note_begin[warp] = begin;
         note_end[warp] = is_long ? end : begin;
     }
-    if (row < N && !is_long) warp_row(X, weights, src, Y, row, begin, end, quads);
+    if (row < N && !is_long) warp_row<LEAN>(X, weights, src, Y, row, begin, end, quads);
     __syncthreads();
 
     // Every warp reads all notes at once, a lane each, and gets the same mask of rows.
-    unsigned rows = __ballot_sync(FULL_WARP, lane < BALANCED_WARPS && note_end[lane % BALANCED_WARPS] >
-                                                                          note_begin[lane % BALANCED_WARPS]);
+    unsigned rows = __ballot_sync(FULL_WARP, lane < WARPS && note_end[lane % WARPS] > note_begin[lane % WARPS]);
 #pragma unroll 1
     for (; rows; rows &= rows - 1) {
         const int noted = __ffs(rows) - 1;
         const int first = note_begin[noted], edges = note_end[noted] - first;
-        const int run = (edges + BALANCED_WARPS - 1) / BALANCED_WARPS;
+        const int run = (edges + WARPS - 1) / WARPS;
         const int own = first + warp * run, last = min(own + run, first + edges);
         for (unsigned from = 0; from < quads; from += 16) {
             const unsigned quad = from + lane % 16, here = quad < quads ? quad : quads - 1;
-            const float4 sum =
-                sum_of_edges(reinterpret_cast<const float4*>(X) + here, weights, src, own, last, quads);
+            const float4 sum = LEAN ? lean_sum_of_edges(x + quad, weights, src, own, quad < quads ? last : own, quads)
+                                    : sum_of_edges(x + here, weights, src, own, last, quads);
             if (lane < 16) partial[warp][lane] = sum;
             __syncthreads();
             if (warp == 0 && lane < 16 && quad < quads) {
                 float4 total = partial[0][lane];
-                for (int other = 1; other < BALANCED_WARPS; ++other) {
+                for (int other = 1; other < WARPS; ++other) {
                     const float4 more = partial[other][lane];
                     total = make_float4(total.x + more.x, total.y + more.y, total.z + more.z, total.w + more.w);
                 }
@@ -204,4 +215,87 @@ neighbor_balanced(const float* __restrict__ X, const float* __restrict__ weights
             __syncthreads();
         }
     }
+}
+
+extern "C" __global__ void __launch_bounds__(512, 2)
+neighbor_balanced(const float* __restrict__ X, const float* __restrict__ weights, const int* __restrict__ row_ptr,
+                  const int* __restrict__ src, float* __restrict__ Y, int N, int F, int E) {
+    __shared__ int note_begin[16], note_end[16];
+    __shared__ float4 partial[16][16];
+    balanced_rows<16, false>(X, weights, row_ptr, src, Y, N, F, note_begin, note_end, partial);
+}
+
+// ------------------------------------------------------------------------------------------------
+// lean. The loop of warp is mostly addresses: for every access, predicated as it is, the compiler works out again
+// where the array begins and which quad is the lane's. Here each array has one pointer that moves on, which the
+// compiler must keep (at_hand), and the accesses differ from it by a constant; a gather's address is one
+// multiply-add, of the index and the bytes of a row. Lanes past the last feature have no edges, so that
+// no lane needs another's quad. What is loaded, and when, is as in warp.
+
+__device__ __forceinline__ float4 lean_sum_of_edges(const float4* x, const float* weights, const int* src, int first,
+                                                    int end, unsigned quads) {
+    const int mine = first + static_cast<int>(threadIdx.x % 32 / 16);
+    const char* base = at_hand(reinterpret_cast<const char*>(x));
+    const int* s = at_hand(src + mine);
+    const float* w = at_hand(weights + mine);
+    const unsigned row_bytes = quads * 16;
+    int left = end - mine;  // edges from s on, of which every second is this half's
+
+    int source[IN_FLIGHT];
+    float weight[IN_FLIGHT];
+#pragma unroll
+    for (int n = 0; n < IN_FLIGHT; ++n) {
+        source[n] = 2 * n < left ? __ldg(&s[2 * n]) : 0;
+        weight[n] = 2 * n < left ? __ldg(&w[2 * n]) : 0.0f;
+    }
+    float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll 1
+    while (left > 0) {
+        float4 gathered[IN_FLIGHT];
+        float now[IN_FLIGHT];
+#pragma unroll
+        for (int n = 0; n < IN_FLIGHT; ++n) {
+            const char* from = base + static_cast<unsigned long long>(static_cast<unsigned>(source[n])) * row_bytes;
+            gathered[n] = 2 * n < left ? __ldg(reinterpret_cast<const float4*>(from)) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            now[n] = weight[n];
+        }
+        s += 2 * IN_FLIGHT;
+        w += 2 * IN_FLIGHT;
+        left -= 2 * IN_FLIGHT;
+#pragma unroll
+        for (int n = 0; n < IN_FLIGHT; ++n)
+            if (2 * n < left) {
+                source[n] = __ldg(&s[2 * n]);
+                weight[n] = __ldg(&w[2 * n]);
+            }
+#pragma unroll
+        for (int n = 0; n < IN_FLIGHT; ++n) {
+            sum.x = fmaf(now[n], gathered[n].x, sum.x);
+            sum.y = fmaf(now[n], gathered[n].y, sum.y);
+            sum.z = fmaf(now[n], gathered[n].z, sum.z);
+            sum.w = fmaf(now[n], gathered[n].w, sum.w);
+        }
+    }
+    return both_halves(sum);
+}
+
+extern "C" __global__ void __launch_bounds__(128, 8)
+neighbor_lean(const float* __restrict__ X, const float* __restrict__ weights, const int* __restrict__ row_ptr,
+              const int* __restrict__ src, float* __restrict__ Y, int N, int F, int E) {
+    const unsigned row = blockIdx.x * 4 + threadIdx.x / 32;
+    if (row >= N) return;  // the whole warp
+    warp_row<true>(X, weights, src, Y, row, row_ptr[row], row_ptr[row + 1], F / 4);
+}
+
+// ------------------------------------------------------------------------------------------------
+// eights. A barrier of sixteen warps waits for the slowest of sixteen rows, and all of them for every long row of
+// the block. Eight warps wait less, and twice as many blocks go on meanwhile; but a hub has half as many warps, so
+// the launcher leaves graphs with the longest rows to balanced.
+
+extern "C" __global__ void __launch_bounds__(256, 4)
+neighbor_eights(const float* __restrict__ X, const float* __restrict__ weights, const int* __restrict__ row_ptr,
+                const int* __restrict__ src, float* __restrict__ Y, int N, int F, int E) {
+    __shared__ int note_begin[8], note_end[8];
+    __shared__ float4 partial[8][16];
+    balanced_rows<8, true>(X, weights, row_ptr, src, Y, N, F, note_begin, note_end, partial);
 }

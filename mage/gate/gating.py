@@ -22,8 +22,8 @@ from mage.gate import GateResult, defects
 from mage.implementations import HOST, INTERPRETER, Row
 from mage.kernels import cuda_stages
 
-MOST_BLOCKS = 8
-"""Blocks of a launch on the host, where a block is 128 or 256 operating-system threads."""
+MOST_THREADS = 8 * 256
+"""Of a launch on the host, where each is a thread of the operating system."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,9 @@ CASES: tuple[Case, ...] = (
     Case("matmul", (64, 64, 192), "whole tiles"),
     Case("matmul", (64, 128, 64), "whole tiles of the largest blocks"),
     Case("matmul", (17, 20, 40), "tails with rows of whole quads"),
-    Case("matmul", (64, 128, 256), "few tiles, long K"),
-    Case("matmul", (512, 512, 512), "few tiles, long K", simulated=False),
+    Case("matmul", (64, 128, 256), "few tiles"),
+    Case("matmul", (512, 512, 512), "few tiles", simulated=False),
+    Case("matmul", (64, 1024, 4096), "few tiles, long K", simulated=False),
     Case("matmul", (1000, 1000, 1000), "tails with rows of whole quads", simulated=False),
     Case("matmul", (1024, 768, 64), "tiles of 64 × 96", simulated=False),
     Case("matmul", (1536, 1536, 64), "tiles of 192 × 96", simulated=False),
@@ -84,6 +85,8 @@ CASES: tuple[Case, ...] = (
     Case("gelu", (4096, 768), simulated=False),
     Case("gelu", (3, 257), "tail"),
     Case("gelu", (4, 772), "whole and last block of quads"),
+    Case("gelu", (5, 768), "rows that divide a block of quads"),
+    Case("gelu", (16384, 768), "more than a cache", simulated=False),
     Case("gelu", (1, 1), "single element"),
     Case("layernorm", (4096, 768), simulated=False),
     *(Case("layernorm", (3, width)) for width in (252, 257, 1, 4, 128, 768, 1024, 2048, 4096, 8192)),
@@ -93,6 +96,8 @@ CASES: tuple[Case, ...] = (
     Case("triangle", (130, 5), "tile tails", simulated=False),
     Case("triangle", (1, 32)),
     Case("triangle", (32, 32), "whole tiles"),
+    Case("triangle", (64, 32), "few tiles", simulated=False),
+    Case("triangle", (256, 32), "many tiles", simulated=False),
     Case("triangle", (1, 1), "single element"),
     Case("neighbor", (4096, 64, 65536), simulated=False),
     Case("neighbor", (13, 8, 40)),
@@ -100,6 +105,7 @@ CASES: tuple[Case, ...] = (
     Case("neighbor", (11, 8, 0), "no edges"),
     Case("neighbor", (7, 12, 45), "all edges in one row", _graph(_one_row)),
     Case("neighbor", (5, 68, 200), "one long row", _graph(_one_row)),
+    Case("neighbor", (5, 68, 900), "one row too long for eight warps", _graph(_one_row)),
     Case("neighbor", (7, 12, 20), "duplicate edges", _graph(_duplicates)),
     Case("neighbor", (10, 5, 24), "empty rows", _graph(_every_other_row)),
     Case("neighbor", (1, 1, 1), "single element"),
@@ -119,7 +125,7 @@ def fits(case: Case, row: Row, every_compiled: bool = False) -> bool:
         return case.simulated
     if row.where == HOST:
         stage = cuda_stages.choose(case.operation, row.variant, case.dims).stage
-        return case.simulated and prod(stage.grid(case.dims)) <= MOST_BLOCKS
+        return case.simulated and prod(stage.grid(case.dims)) * stage.threads <= MOST_THREADS
     if row.implementation == "pytorch-compiled" and not every_compiled:
         default = case.dims == operations.get(case.operation).default_dims and row.where == implementations.GPU
         return default or case == small(case.operation)

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping
+from math import prod
 
 from mage.errors import RequestError
 from mage.kernels import matmul_tiles
-from mage.kernels.stage import Choice, Dims, Grid, Published, Stage
+from mage.kernels.stage import QUAD_BYTES, Choice, Dims, Grid, Published, Stage
 
 
 def _ceil(n: int, of: int) -> int:
@@ -75,14 +76,62 @@ def _features_of_quads(dims: Dims) -> str | None:
     return f"{dims[1]} features are not a multiple of four" if dims[1] % 4 else None
 
 
+_SCALARS_WIDTH = 1024
+
+
+def _more_than_scalars(dims: Dims) -> str | None:
+    return f"width {dims[1]} is more than the {_SCALARS_WIDTH} that a warp holds in registers" if dims[1] > _SCALARS_WIDTH else None
+
+
+def _whole_quads(inputs: Mapping[str, object]) -> str | None:
+    """Quads are better where there are any; a row that does not start at one has its values only."""
+    if inputs["X"].shape[1] % 4 or any(tensor.data_ptr() % QUAD_BYTES for tensor in inputs.values()):
+        return None
+    return "rows are whole quads, which are faster taken as such"
+
+
+_CACHED_ELEMENTS = 1 << 22
+"""Elements up to which gelu ``cached`` takes its quads side by side: X and Y then fill 32 MB, which many a cache holds."""
+
+
+def _below(dims: Dims) -> str | None:
+    rows, width = dims
+    return None if 192 % (width // 4) == 0 and rows * width <= _CACHED_ELEMENTS else "below"
+
+
+def _below_grid(dims: Dims) -> Grid:
+    return (_ceil(dims[1], 4 * 192), _ceil(dims[0], 2), 1)
+
+
+def _below_fits(dims: Dims) -> str | None:
+    if reason := _width_of_quads()(dims):
+        return reason
+    if _below(dims) and _below_grid(dims)[1] > _GRID_Y_LIMIT:
+        return f"{dims[0]} rows, two a block, are more than the {_GRID_Y_LIMIT} blocks that a grid has on y"
+    return None
+
+
 LONG_ROW = 48
-"""Edges above which neighbor ``balanced`` divides a row; the same number stands in the kernel file."""
+"""Edges above which neighbor ``balanced`` and ``eights`` divide a row; the same number stands in the kernel file."""
+LONGEST_OF_EIGHT = 768
+"""Edges above which a row is better divided among sixteen warps than among eight."""
+
+
+def _longest(inputs: Mapping[str, object]) -> int:
+    pointers = inputs["row_ptr"]
+    return int((pointers[1:] - pointers[:-1]).max())
 
 
 def _no_long_row(inputs: Mapping[str, object]) -> str | None:
-    pointers = inputs["row_ptr"]
-    most = int((pointers[1:] - pointers[:-1]).max())
+    most = _longest(inputs)
     return None if most > LONG_ROW else f"no row has more than {most} edges, and one of {LONG_ROW} fits a warp"
+
+
+def _no_row_for_eight(inputs: Mapping[str, object]) -> str | None:
+    most = _longest(inputs)
+    if most > LONGEST_OF_EIGHT:
+        return f"a row has {most} edges, and one of more than {LONGEST_OF_EIGHT} is better divided among sixteen warps"
+    return _no_long_row(inputs)
 
 
 def _whole_slabs(dims: Dims) -> str | None:
@@ -92,6 +141,27 @@ def _whole_slabs(dims: Dims) -> str | None:
     if dims[0] // 8 > _GRID_Y_LIMIT or dims[1] // 32 > _GRID_Y_LIMIT:
         return f"{dims} needs more blocks on one axis than the {_GRID_Y_LIMIT} that a grid has"
     return None
+
+
+# -- the tiles of triangle --------------------------------------------------------------------------------
+
+_TRIANGLE_TILES = {"tiles": (16, 32, 5.7), "shared": (8, 16, 1.8), "small": (8, 8, 1.0)}
+"""Kernel -> i and j of its tile, and how long a block of it takes, in blocks of the smallest (measured at large N)."""
+
+
+def _triangle_grid(kernel: str) -> Callable[[Dims], Grid]:
+    i, j, _ = _TRIANGLE_TILES[kernel]
+    return lambda dims: (dims[0] // j, dims[0] // i, dims[1] // 32)
+
+
+def _triangle_tile(dims: Dims) -> str | None:
+    """The kernel that does the work of ``tiles`` at ``dims``: the least time in all waves, of equals the largest tile."""
+
+    def time(kernel: str) -> float:
+        return _ceil(prod(_triangle_grid(kernel)(dims)), matmul_tiles.MULTIPROCESSORS) * _TRIANGLE_TILES[kernel][2]
+
+    best = min(_TRIANGLE_TILES, key=time)
+    return None if best == "tiles" else best
 
 
 # -- where E[x²] − μ² holds ----------------------------------------------------------------------------
@@ -171,6 +241,12 @@ _ALL = (
         refuses=_width_of_quads(), quads=True, fallback="elementwise",
     ),
     Stage(
+        operation="gelu", name="cached",
+        changed="X not marked as read once, one bias for both quads of a thread, and an order for every width",
+        grid=_elements(lambda dims: _ceil(dims[0] * dims[1], 4), a_block=384), block=(192, 1, 1),
+        refuses=_below_fits, quads=True, fallback="quads", form=_below,
+    ),
+    Stage(
         operation="layernorm", name="block", changed="256 threads a row, three passes, two tree reductions",
         grid=_rows(1), block=(256, 1, 1), shared=1024,
         published=_published("mage-001", "layer_norm", 4096, 256, 27, 1024),
@@ -210,6 +286,12 @@ _ALL = (
         refuses=_width_of_quads(limit=768), quads=True, fallback="team", versions=12,
     ),
     Stage(
+        operation="layernorm", name="scalars",
+        changed="registers for rows that are no whole quads: a value at a time, all of a row under way at once",
+        grid=_rows(1), block=(32, 1, 1),
+        refuses=_more_than_scalars, declines=_whole_quads, fallback="registers", versions=8,
+    ),
+    Stage(
         operation="triangle", name="elementwise", changed="one output a thread",
         grid=_elements(lambda dims: dims[0] * dims[0] * dims[1]), block=(256, 1, 1),
         published=_published("mage-001", "triangle", 2048, 256, 30, 0),
@@ -217,8 +299,13 @@ _ALL = (
     Stage(
         operation="triangle", name="shared",
         changed="8 × 8 outputs a thread, operands streamed through shared memory, k dealt out to groups of warps",
-        grid=lambda dims: (dims[0] // 16, dims[0] // 8, dims[1] // 32), block=(256, 1, 1), dynamic=196608,
+        grid=_triangle_grid("shared"), block=(256, 1, 1), dynamic=196608,
         refuses=_whole_slabs, quads=True, fallback="elementwise",
+    ),
+    Stage(
+        operation="triangle", name="tiles", changed="shared with a tile for every size, chosen by waves",
+        grid=_triangle_grid("tiles"), block=(256, 1, 1), dynamic=196608,
+        refuses=_whole_slabs, quads=True, fallback="elementwise", form=_triangle_tile,
     ),
     Stage(
         operation="neighbor", name="feature", changed="one feature a thread, one edge at a time",
@@ -242,7 +329,18 @@ _ALL = (
         operation="neighbor", name="balanced",
         changed="warp, and a row of many edges is divided among the warps of a block",
         grid=_rows(16), block=(512, 1, 1), shared=4224,
-        refuses=_features_of_quads, declines=_no_long_row, quads=True, fallback="warp",
+        refuses=_features_of_quads, declines=_no_long_row, quads=True, fallback="lean",
+    ),
+    Stage(
+        operation="neighbor", name="lean",
+        changed="warp with one pointer an array and one multiply-add a gather's address",
+        grid=_rows(4), block=(128, 1, 1),
+        refuses=_features_of_quads, quads=True, fallback="feature",
+    ),
+    Stage(
+        operation="neighbor", name="eights", changed="balanced with blocks of eight warps, and lean",
+        grid=_rows(8), block=(256, 1, 1), shared=2112,
+        refuses=_features_of_quads, declines=_no_row_for_eight, quads=True, fallback="balanced",
     ),
 )  # fmt: skip
 
@@ -252,8 +350,23 @@ for _stage in _ALL:
     STAGES.setdefault(_stage.operation, {})[_stage.name] = _stage
 
 
-FORMS: dict[str, dict[str, Stage]] = {"matmul": {form.name: form for form in matmul_tiles.FORMS}}
+_FORMS = (
+    *matmul_tiles.FORMS,
+    Stage(
+        operation="gelu", name="below", changed="cached with a thread's two quads in neighbouring rows",
+        grid=_below_grid, block=(192, 1, 1), refuses=_below_fits, quads=True, fallback="quads",
+    ),
+    Stage(
+        operation="triangle", name="small", changed="tiles of 8 × 8",
+        grid=_triangle_grid("small"), block=(128, 1, 1), dynamic=196608,
+        refuses=_whole_slabs, quads=True, fallback="elementwise",
+    ),
+)  # fmt: skip
+
+FORMS: dict[str, dict[str, Stage]] = {}
 """operation -> name -> kernels that do a stage's work at other shapes; they are in the kernel file behind it."""
+for _form in _FORMS:
+    FORMS.setdefault(_form.operation, {})[_form.name] = _form
 
 
 def get(operation: str, stage: str) -> Stage:
@@ -284,7 +397,8 @@ def choose(
             raise RequestError(f"no cuda stage of {operation} takes dims {dims}: {'; '.join(reasons)}")
         current = get(operation, current.fallback)
     form = current.form(dims)
-    return Choice(asked, FORMS[operation][form] if form else current, tuple(reasons))
+    kernels = {**STAGES[operation], **FORMS.get(operation, {})}
+    return Choice(asked, kernels[form] if form else current, tuple(reasons))
 
 
 def _lookup(table: Mapping, name: str, kind: str):

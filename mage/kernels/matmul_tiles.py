@@ -53,6 +53,9 @@ OTHERS = (
     Tile(name="broad", rows=192, columns=96, depth=16, groups=2),
     Tile(name="wide", rows=128, columns=256, depth=8),
 )
+QUARTER = Tile(name="quarter", rows=32, columns=64, depth=64, groups=8)
+LONGEST_FOR_QUARTER = 2048
+"""Along K: up to it the dearer reads of a small tile cost less than the sums of a shared one."""
 LEAST_DEPTH = 128
 """Along K, of a block that shares its tile with others: below that the sums cost more than they save."""
 
@@ -62,8 +65,9 @@ def form(dims: Dims) -> str | None:
     whole = [tile for tile in (BANKS, *OTHERS) if tile.whole(dims)]
     if not whole:
         return "edge"
-    if parts(dims) > 1:
-        return "split"
+    if (shared_by := parts(dims)) > 1:
+        small = QUARTER.whole(dims) and dims[2] <= LONGEST_FOR_QUARTER
+        return "quarter" if small and QUARTER.cost(dims) * shared_by <= BANKS.cost(dims) else "split"
     best = min(whole, key=lambda tile: (tile.cost(dims), -tile.rows * tile.columns))
     return None if best is BANKS else best.name
 
@@ -127,5 +131,5 @@ FORMS = (
         grid=lambda dims: (BANKS.count(dims) * parts(dims), 1, 1),
         workspace=lambda dims: (BANKS.count(dims) * parts(dims) * BANKS.rows * BANKS.columns, BANKS.count(dims)),
     ),
-    *(_stage(tile, tile.name, f"banks with tiles of {tile.rows} × {tile.columns}") for tile in OTHERS),
+    *(_stage(tile, tile.name, f"banks with tiles of {tile.rows} × {tile.columns}") for tile in (*OTHERS, QUARTER)),
 )  # fmt: skip

@@ -49,8 +49,8 @@ class Stage:
 
     ``versions``: how often the kernel's body stands in its code, once for each width that it is made for.
     ``form(dims)`` names a kernel that does the stage's work better at these dims (None: its own), such as one with
-    another tile. ``workspace(dims)`` are floats and counters that a launch needs beside its tensors; counters are
-    zero before and after it.
+    another tile; it may be that of an older stage. ``workspace(dims)`` are floats and counters that a launch needs
+    beside its tensors; counters are zero before and after it.
 
     ``parameters`` are the macros that the kernel's text can be built with, by name without the operation
     (``BM`` is ``MATMUL_BM``), and their defaults; ``space`` the values that a search may try. What of a launch

@@ -11,10 +11,10 @@ from mage.stats import judged
 
 WAY = {
     "matmul": ("tiled", "registers", "quads", "pipeline", "groups", "spread", "banks"),
-    "gelu": ("elementwise", "quads"),
+    "gelu": ("elementwise", "quads", "cached"),
     "layernorm": ("block", "warp", "pair", "row", "registers"),
-    "triangle": ("elementwise", "shared"),
-    "neighbor": ("feature", "quad", "warp"),
+    "triangle": ("elementwise", "shared", "tiles"),
+    "neighbor": ("feature", "quad", "warp", "lean"),
 }
 """Stages that followed each other; the others are comparisons beside the way."""
 LABEL = "ours"
