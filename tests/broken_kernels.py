@@ -138,7 +138,7 @@ class Barrier:
             "team_sum": ("team",),
             "slabs_body": ("groups", "spread", "banks"),
             "tile_body": ("shared", "tiles"),
-            "balanced_rows": ("balanced", "eights"),
+            "balanced_rows": ("balanced", "hubs"),
         }
         return shared.get(self.function) or (self.function.split("_", 1)[1],)
 

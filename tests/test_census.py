@@ -119,7 +119,7 @@ def test_ptx_is_counted_where_there_is_some():
     frame = counting.count_code("neighbor", archs=["sm_90"])
     counted = dict(zip(frame.variant.where(frame.implementation == "cuda", frame.implementation), frame["ptx global loads"], strict=True))
     assert counted.pop("cutile") != counted["triton"], "cuTile shows no PTX"
-    assert set(counted) == {"triton", "feature", "quad", "warp", "balanced", "lean", "eights"}
+    assert set(counted) == {"triton", "feature", "quad", "warp", "balanced", "lean", "hubs"}
     assert all(count > 0 for count in counted.values())
 
 

@@ -38,7 +38,7 @@ CONTRACT = {
 ADDED_UP_AT_THE_END = {
     *(("matmul", name) for name in ("groups", "spread", "banks", *cuda_stages.FORMS["matmul"])),
     ("triangle", "shared"), ("triangle", "tiles"),
-    *(("neighbor", name) for name in ("warp", "balanced", "lean", "eights")),
+    *(("neighbor", name) for name in ("warp", "balanced", "lean", "hubs")),
 }  # fmt: skip
 """Stages whose threads share the sum of an output: its parts are added once, after the last multiply-add."""
 
@@ -188,7 +188,11 @@ def test_the_kernel_file_holds_the_stages_and_takes_the_arguments_that_are_passe
             {**dict.fromkeys(("registers", "registers_merged", "quads", "pipeline", "groups", "spread"), "tiled"), "banks": "edge"},
         ),
         ("matmul", (512, 512, 512), {"banks": "quarter"}),
-        ("matmul", (64, 4096, 4096), {"banks": "split"}),
+        ("matmul", (64, 4096, 4096), {"banks": "quarter"}),
+        ("matmul", (512, 1024, 512), {"banks": "quarter"}),
+        ("matmul", (256, 512, 1024), {"banks": "split"}),
+        ("matmul", (512, 512, 544), {"quads": "tiled", "banks": "split"}),
+        ("matmul", (1024, 1088, 1024), {**dict.fromkeys(("groups", "spread"), "tiled"), "banks": "quarter"}),
         ("matmul", (256, 256, 1024), {"banks": "split"}),
         ("matmul", (1536, 1536, 1536), {"banks": "broad"}),
         ("matmul", (2048, 2048, 2048), {"banks": "wide"}),
@@ -206,17 +210,17 @@ def test_the_kernel_file_holds_the_stages_and_takes_the_arguments_that_are_passe
         ("layernorm", (4, 1025), dict.fromkeys(cuda_stages.STAGES["layernorm"], "block")),
         ("gelu", (1, 1), {"quads": "elementwise", "cached": "elementwise"}),
         ("gelu", (4096, 768), {}),
-        ("gelu", (4, 1024), {"cached": "below"}),
-        ("gelu", (16384, 768), {"cached": "below"}),
+        ("gelu", (4, 1024), {"cached": "by_row"}),
+        ("gelu", (16384, 768), {"cached": "by_row"}),
         ("gelu", (200000, 256), {"cached": "quads"}),
         ("triangle", (1, 1), {"shared": "elementwise", "tiles": "elementwise"}),
         ("triangle", (130, 32), {"shared": "elementwise", "tiles": "elementwise"}),
-        ("triangle", (64, 32), {"tiles": "small"}),
+        ("triangle", (64, 32), {"tiles": "shared"}),
         ("triangle", (128, 32), {"tiles": "shared"}),
         ("triangle", (256, 32), {}),
         ("triangle", (128, 128), {}),
         ("neighbor", (5, 4, 0), {}),
-        ("neighbor", (5, 6, 20), dict.fromkeys(("quad", "warp", "balanced", "lean", "eights"), "feature")),
+        ("neighbor", (5, 6, 20), dict.fromkeys(("quad", "warp", "balanced", "lean", "hubs"), "feature")),
     ],
 )
 def test_every_shape_finds_a_stage(operation, dims, expected):
@@ -241,13 +245,12 @@ def test_a_graph_without_long_rows_goes_to_the_stage_that_is_faster_there():
     def graph(*degrees):
         return {"row_ptr": torch.tensor([0, *degrees]).cumsum(0)}
 
-    even, skewed = graph(16, 48, 0), graph(1, 49, 0)
-    assert cuda_stages.choose("neighbor", "balanced", (3, 8, 64), even).stage.name == "lean"
-    assert cuda_stages.choose("neighbor", "eights", (3, 8, 64), even).stage.name == "lean"
-    assert cuda_stages.choose("neighbor", "eights", (2, 8, 50), skewed).stage.name == "eights"
-    assert cuda_stages.choose("neighbor", "eights", (2, 8, 900), graph(1, 899)).stage.name == "balanced"
-    assert "no row has more than 48 edges" in cuda_stages.choose("neighbor", "balanced", (3, 8, 64), even).reasons[0]
-    assert cuda_stages.choose("neighbor", "balanced", (3, 8, 50), skewed).stage.name == "balanced"
+    even, skewed = graph(16, 64, 0), graph(1, 65, 0)
+    for name, without in (("balanced", "warp"), ("hubs", "lean")):
+        choice = cuda_stages.choose("neighbor", name, (3, 8, 80), even)
+        assert choice.stage.name == without
+        assert "no row has more than 64 edges" in choice.reasons[0]
+        assert cuda_stages.choose("neighbor", name, (3, 8, 66), skewed).stage.name == name
     assert f"LONG_ROW = {cuda_stages.LONG_ROW};" in kernels.source("cuda/neighbor")
 
 

@@ -239,7 +239,7 @@ RACE_DIMS = {  # the smallest shape that passes every barrier of the stage, twic
     "matmul_groups": (64, 128, 64), "matmul_spread": (64, 128, 64), "matmul_banks": (64, 128, 64),
     "gelu_quads": (4, 772), "layernorm_team": (2, 516), "layernorm_registers": (5, 132), "triangle_shared": (32, 32),
     "neighbor_warp": (7, 8, 20), "neighbor_balanced": (3, 8, 400), "gelu_cached": (4, 768), "layernorm_scalars": (2, 257),
-    "triangle_tiles": (32, 32), "neighbor_lean": (7, 8, 20), "neighbor_eights": (3, 8, 400),
+    "triangle_tiles": (32, 32), "neighbor_lean": (7, 8, 20), "neighbor_hubs": (3, 8, 400),
 }  # fmt: skip
 
 
@@ -271,7 +271,7 @@ def test_no_stage_races(stage, tsan):
 
 FORM_DIMS = {  # small shapes: an edge or the least number of whole tiles, and slabs enough to go round the ring
     "matmul_edge": (17, 20, 40), "matmul_split": (64, 128, 256), "matmul_third": (64, 96, 64), "matmul_broad": (192, 96, 48),
-    "matmul_wide": (128, 256, 16), "matmul_quarter": (64, 64, 320), "gelu_below": (5, 1028), "triangle_small": (64, 32),
+    "matmul_wide": (128, 256, 16), "matmul_quarter": (64, 64, 320), "gelu_by_row": (5, 1028),
 }  # fmt: skip
 FORMS = [form for forms in cuda_stages.FORMS.values() for form in forms.values()]
 
@@ -328,7 +328,7 @@ def test_each_barrier_is_needed(stage, barrier, tsan):
 def test_there_are_barriers_to_leave_out():
     stages = {parameter.values[0].kernel for parameter in BARRIERS}
     # as another stage's
-    same_text = {"matmul_registers_merged", "matmul_spread", "matmul_banks", "triangle_tiles", "neighbor_eights"}
+    same_text = {"matmul_registers_merged", "matmul_spread", "matmul_banks", "triangle_tiles", "neighbor_hubs"}
     assert {stage.kernel for stage in STAGES if stage.shared or stage.dynamic} - same_text == stages
 
 

@@ -78,7 +78,7 @@ gelu_quads(const float* __restrict__ X, const float* __restrict__ bias, float* _
 //
 // A block takes QUADS times THREADS quads that lie side by side, a thread those THREADS apart. The width of a row
 // divides that distance (768: 192 quads a row), so all quads of a thread have the same bias, asked for first because
-// its address is the longest to work out. Other widths, and matrices too large for a cache, go to below.
+// its address is the longest to work out. Other widths, and matrices too large for a cache, go to by_row.
 
 template <unsigned THREADS, unsigned QUADS>
 __device__ __forceinline__ void gelu_side_by_side(const float* __restrict__ X, const float* __restrict__ bias,
@@ -105,28 +105,14 @@ gelu_cached(const float* __restrict__ X, const float* __restrict__ bias, float* 
     gelu_side_by_side<192, 2>(X, bias, Y, R, D);
 }
 
-// below, a form of cached: a thread's quads are one below the other, in ROWS neighbouring rows. They have the same
-// bias at any width, and no column is a remainder. Blocks are THREADS quads of a row on x, ROWS rows on y.
+// by_row, a form of cached: a block has 256 quads of one row, a thread one of them, which has its bias at any width. Blocks
+// follow each other along the rows.
 
-template <unsigned THREADS, unsigned ROWS>
-__device__ __forceinline__ void gelu_one_below_the_other(const float* __restrict__ X, const float* __restrict__ bias,
-                                                         float* __restrict__ Y, int R, int D) {
-    const unsigned quads = D / 4, column = blockIdx.x * THREADS + threadIdx.x, row = blockIdx.y * ROWS;
+extern "C" __global__ void __launch_bounds__(256)
+gelu_by_row(const float* __restrict__ X, const float* __restrict__ bias, float* __restrict__ Y, int R, int D) {
+    const unsigned quads = D / 4, column = blockIdx.x * 256 + threadIdx.x;
     if (column >= quads) return;
-    const float4* x = reinterpret_cast<const float4*>(X) + (row * quads + column);
-    float4* y = reinterpret_cast<float4*>(Y) + (row * quads + column);
-
-    float4 quad[ROWS];
-#pragma unroll
-    for (unsigned n = 0; n < ROWS; ++n)
-        if (row + n < R) quad[n] = x[n * quads];
-    const float4 b = reinterpret_cast<const float4*>(bias)[column];
-#pragma unroll
-    for (unsigned n = 0; n < ROWS; ++n)
-        if (row + n < R) y[n * quads] = gelu_of_sum(quad[n], b);
-}
-
-extern "C" __global__ void __launch_bounds__(192)
-gelu_below(const float* __restrict__ X, const float* __restrict__ bias, float* __restrict__ Y, int R, int D) {
-    gelu_one_below_the_other<192, 2>(X, bias, Y, R, D);
+    const unsigned quad = blockIdx.y * quads + column;
+    const float4 x = reinterpret_cast<const float4*>(X)[quad];
+    reinterpret_cast<float4*>(Y)[quad] = gelu_of_sum(x, reinterpret_cast<const float4*>(bias)[column]);
 }

@@ -647,7 +647,8 @@ using BanksPlan = Plan<64, 128, 32, 4, MATMUL_SLABS, 8, 16, MATMUL_SPREAD, MATMU
 using ThirdPlan = Plan<64, 96, 32, 4, 4, 8, 12, 4, true>;
 using BroadPlan = Plan<192, 96, 16, 2, 4, 12, 12, 3, true>;
 using WidePlan = Plan<128, 256, 8, 1, 4, 8, 16, 3, true>;
-using QuarterPlan = Plan<32, 64, 64, 8, 4, 8, 8, 3, true>;
+using QuarterPlan = Plan<32, 64, 64, 8, 4, 8, 8, 4, true>;
+using HalfPlan = Plan<64, 64, 32, 4, 4, 8, 8, 3, true>;
 
 extern "C" __global__ void __launch_bounds__(256, 1)
 matmul_groups(const float* __restrict__ A, const float* __restrict__ B, float* __restrict__ C,
@@ -672,10 +673,9 @@ matmul_banks(const float* __restrict__ A, const float* __restrict__ B, float* __
 
 // Forms of banks for other shapes; the launcher takes the one that needs the fewest waves of the largest tiles.
 // edge takes every shape with rows of whole quads: what sticks out is zero on the way in and not written.
-// split is for few tiles and a long K: several blocks share one, and the last to arrive adds up.
-// quarter is for few tiles and a K that is not long enough for that: its tile is a quarter of that of banks, one warp's
-// worth, so that eight groups share the k of a slab. A multiply-add takes a third more shared reads, and C no second way
-// through memory.
+// quarter is for few tiles: its own is a quarter of that of banks, one warp's worth, so that eight groups share the k of
+// a slab. A multiply-add takes a third more shared reads, which a device that has work everywhere makes up for.
+// split is for fewer tiles than that: several blocks share one of half the size, and the last to arrive adds up.
 
 extern "C" __global__ void __launch_bounds__(256, 1)
 matmul_edge(const float* __restrict__ A, const float* __restrict__ B, float* __restrict__ C,
@@ -688,7 +688,7 @@ extern "C" __global__ void __launch_bounds__(256, 1)
 matmul_split(const float* __restrict__ A, const float* __restrict__ B, float* __restrict__ C, float* sums, int* arrived,
              int M, int N, int K) {
     extern __shared__ __align__(16) float ring[];
-    slabs_body<SpreadPlan, true, false, true>(A, B, C, sums, arrived, M, N, K, ring);
+    slabs_body<HalfPlan, true, false, true>(A, B, C, sums, arrived, M, N, K, ring);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 1)

@@ -13,7 +13,7 @@
 //               eight indices fetched meanwhile
 //     balanced  a row of many edges is divided among the warps of a block
 //     lean      warp with two thirds of the instructions an edge
-//     eights    balanced with blocks of eight warps, and lean
+//     hubs      balanced with the loop of lean
 //
 // feature takes every F. The others need F to be a multiple of four and X and Y to be 16-byte aligned.
 
@@ -170,9 +170,10 @@ neighbor_warp(const float* __restrict__ X, const float* __restrict__ weights, co
 // order that does not depend on who came first. A graph without long rows gains nothing and pays for a barrier
 // and for larger blocks, so the launcher looks at the row pointers once and leaves such a graph to warp.
 
-constexpr int LONG_ROW = 48;
+constexpr int LONG_ROW = 64;
+constexpr int WARPS = 16;  // a block
 
-template <int WARPS, bool LEAN>
+template <bool LEAN>
 __device__ __forceinline__ void balanced_rows(const float* X, const float* weights, const int* row_ptr,
                                               const int* src, float* Y, int N, int F, int* note_begin, int* note_end,
                                               float4 (*partial)[16]) {
@@ -220,9 +221,9 @@ __device__ __forceinline__ void balanced_rows(const float* X, const float* weigh
 extern "C" __global__ void __launch_bounds__(512, 2)
 neighbor_balanced(const float* __restrict__ X, const float* __restrict__ weights, const int* __restrict__ row_ptr,
                   const int* __restrict__ src, float* __restrict__ Y, int N, int F, int E) {
-    __shared__ int note_begin[16], note_end[16];
-    __shared__ float4 partial[16][16];
-    balanced_rows<16, false>(X, weights, row_ptr, src, Y, N, F, note_begin, note_end, partial);
+    __shared__ int note_begin[WARPS], note_end[WARPS];
+    __shared__ float4 partial[WARPS][16];
+    balanced_rows<false>(X, weights, row_ptr, src, Y, N, F, note_begin, note_end, partial);
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -279,23 +280,21 @@ __device__ __forceinline__ float4 lean_sum_of_edges(const float4* x, const float
     return both_halves(sum);
 }
 
-extern "C" __global__ void __launch_bounds__(128, 8)
+extern "C" __global__ void __launch_bounds__(256, 4)
 neighbor_lean(const float* __restrict__ X, const float* __restrict__ weights, const int* __restrict__ row_ptr,
               const int* __restrict__ src, float* __restrict__ Y, int N, int F, int E) {
-    const unsigned row = blockIdx.x * 4 + threadIdx.x / 32;
+    const unsigned row = blockIdx.x * 8 + threadIdx.x / 32;
     if (row >= N) return;  // the whole warp
     warp_row<true>(X, weights, src, Y, row, row_ptr[row], row_ptr[row + 1], F / 4);
 }
 
 // ------------------------------------------------------------------------------------------------
-// eights. A barrier of sixteen warps waits for the slowest of sixteen rows, and all of them for every long row of
-// the block. Eight warps wait less, and twice as many blocks go on meanwhile; but a hub has half as many warps, so
-// the launcher leaves graphs with the longest rows to balanced.
+// hubs. balanced with the loop of lean, for the graphs that have long rows; the launcher leaves others to lean.
 
-extern "C" __global__ void __launch_bounds__(256, 4)
-neighbor_eights(const float* __restrict__ X, const float* __restrict__ weights, const int* __restrict__ row_ptr,
-                const int* __restrict__ src, float* __restrict__ Y, int N, int F, int E) {
-    __shared__ int note_begin[8], note_end[8];
-    __shared__ float4 partial[8][16];
-    balanced_rows<8, true>(X, weights, row_ptr, src, Y, N, F, note_begin, note_end, partial);
+extern "C" __global__ void __launch_bounds__(512, 2)
+neighbor_hubs(const float* __restrict__ X, const float* __restrict__ weights, const int* __restrict__ row_ptr,
+              const int* __restrict__ src, float* __restrict__ Y, int N, int F, int E) {
+    __shared__ int note_begin[WARPS], note_end[WARPS];
+    __shared__ float4 partial[WARPS][16];
+    balanced_rows<true>(X, weights, row_ptr, src, Y, N, F, note_begin, note_end, partial);
 }

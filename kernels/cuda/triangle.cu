@@ -9,7 +9,7 @@
 //     elementwise   one output a thread, no shared memory
 //     shared        8 x 8 outputs a thread, operands streamed through shared memory, k dealt out to
 //                   groups of warps
-//     tiles         shared with a tile for every size: the larger the fewer bytes, the smaller the more blocks
+//     tiles         shared with 16 x 32 (i, j) a block, for problems that have blocks enough
 //
 // elementwise takes every shape. The others take whole tiles only (N a multiple of 32, C of 32) and 16-byte
 // aligned pointers.
@@ -152,7 +152,6 @@ __device__ __forceinline__ void tile_body(const float* __restrict__ A, const flo
 //                  tile  groups k slabs
 using SharedPlan = Plan<8, 16, 4, 32, 2>;
 using TilesPlan = Plan<16, 32, 1, 16, 2>;
-using SmallPlan = Plan<8, 8, 4, 32, 3>;
 
 extern "C" __global__ void __launch_bounds__(256)
 triangle_shared(const float* __restrict__ A, const float* __restrict__ B, float* __restrict__ O, int N, int C) {
@@ -163,17 +162,11 @@ triangle_shared(const float* __restrict__ A, const float* __restrict__ B, float*
 // ------------------------------------------------------------------------------------------------
 // tiles. A block of shared reads a float of A for 16 outputs and one of B for 8. A block of 16 x 32 (i, j) reads
 // each for twice as many and needs no groups, since it has eight patches, a warp each; but there are a quarter as
-// many blocks, and a multiprocessor without one does nothing. A block of 8 x 8, which is one patch and four groups,
-// is for a problem of few tiles. The launcher takes the tile with the least time in all its waves.
+// many blocks, and a multiprocessor without one does nothing. The launcher takes the tile with the least time in all its
+// waves.
 
 extern "C" __global__ void __launch_bounds__(256)
 triangle_tiles(const float* __restrict__ A, const float* __restrict__ B, float* __restrict__ O, int N, int C) {
     extern __shared__ __align__(16) float slabs[];
     tile_body<TilesPlan>(A, B, O, N, C, slabs);
-}
-
-extern "C" __global__ void __launch_bounds__(128)
-triangle_small(const float* __restrict__ A, const float* __restrict__ B, float* __restrict__ O, int N, int C) {
-    extern __shared__ __align__(16) float slabs[];
-    tile_body<SmallPlan>(A, B, O, N, C, slabs);
 }

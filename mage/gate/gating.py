@@ -105,7 +105,7 @@ CASES: tuple[Case, ...] = (
     Case("neighbor", (11, 8, 0), "no edges"),
     Case("neighbor", (7, 12, 45), "all edges in one row", _graph(_one_row)),
     Case("neighbor", (5, 68, 200), "one long row", _graph(_one_row)),
-    Case("neighbor", (5, 68, 900), "one row too long for eight warps", _graph(_one_row)),
+    Case("neighbor", (5, 68, 900), "one very long row", _graph(_one_row)),
     Case("neighbor", (7, 12, 20), "duplicate edges", _graph(_duplicates)),
     Case("neighbor", (10, 5, 24), "empty rows", _graph(_every_other_row)),
     Case("neighbor", (1, 1, 1), "single element"),

@@ -94,44 +94,31 @@ _CACHED_ELEMENTS = 1 << 22
 """Elements up to which gelu ``cached`` takes its quads side by side: X and Y then fill 32 MB, which many a cache holds."""
 
 
-def _below(dims: Dims) -> str | None:
+def _by_row(dims: Dims) -> str | None:
     rows, width = dims
-    return None if 192 % (width // 4) == 0 and rows * width <= _CACHED_ELEMENTS else "below"
+    return None if 192 % (width // 4) == 0 and rows * width <= _CACHED_ELEMENTS else "by_row"
 
 
-def _below_grid(dims: Dims) -> Grid:
-    return (_ceil(dims[1], 4 * 192), _ceil(dims[0], 2), 1)
+def _by_row_grid(dims: Dims) -> Grid:
+    return (_ceil(dims[1], 4 * 256), dims[0], 1)
 
 
-def _below_fits(dims: Dims) -> str | None:
+def _by_row_fits(dims: Dims) -> str | None:
     if reason := _width_of_quads()(dims):
         return reason
-    if _below(dims) and _below_grid(dims)[1] > _GRID_Y_LIMIT:
-        return f"{dims[0]} rows, two a block, are more than the {_GRID_Y_LIMIT} blocks that a grid has on y"
+    if _by_row(dims) and dims[0] > _GRID_Y_LIMIT:
+        return f"{dims[0]} rows are more than the {_GRID_Y_LIMIT} blocks that a grid has on y"
     return None
 
 
-LONG_ROW = 48
-"""Edges above which neighbor ``balanced`` and ``eights`` divide a row; the same number stands in the kernel file."""
-LONGEST_OF_EIGHT = 768
-"""Edges above which a row is better divided among sixteen warps than among eight."""
-
-
-def _longest(inputs: Mapping[str, object]) -> int:
-    pointers = inputs["row_ptr"]
-    return int((pointers[1:] - pointers[:-1]).max())
+LONG_ROW = 64
+"""Edges above which neighbor ``balanced`` and ``hubs`` divide a row; the same number stands in the kernel file."""
 
 
 def _no_long_row(inputs: Mapping[str, object]) -> str | None:
-    most = _longest(inputs)
+    pointers = inputs["row_ptr"]
+    most = int((pointers[1:] - pointers[:-1]).max())
     return None if most > LONG_ROW else f"no row has more than {most} edges, and one of {LONG_ROW} fits a warp"
-
-
-def _no_row_for_eight(inputs: Mapping[str, object]) -> str | None:
-    most = _longest(inputs)
-    if most > LONGEST_OF_EIGHT:
-        return f"a row has {most} edges, and one of more than {LONGEST_OF_EIGHT} is better divided among sixteen warps"
-    return _no_long_row(inputs)
 
 
 def _whole_slabs(dims: Dims) -> str | None:
@@ -145,8 +132,8 @@ def _whole_slabs(dims: Dims) -> str | None:
 
 # -- the tiles of triangle --------------------------------------------------------------------------------
 
-_TRIANGLE_TILES = {"tiles": (16, 32, 5.7), "shared": (8, 16, 1.8), "small": (8, 8, 1.0)}
-"""Kernel -> i and j of its tile, and how long a block of it takes, in blocks of the smallest (measured at large N)."""
+_TRIANGLE_TILES = {"tiles": (16, 32, 3.2), "shared": (8, 16, 1.0)}
+"""Kernel -> i and j of its tile, and how long a block of it takes, in blocks of the smaller (measured at large N)."""
 
 
 def _triangle_grid(kernel: str) -> Callable[[Dims], Grid]:
@@ -244,7 +231,7 @@ _ALL = (
         operation="gelu", name="cached",
         changed="X not marked as read once, one bias for both quads of a thread, and an order for every width",
         grid=_elements(lambda dims: _ceil(dims[0] * dims[1], 4), a_block=384), block=(192, 1, 1),
-        refuses=_below_fits, quads=True, fallback="quads", form=_below,
+        refuses=_by_row_fits, quads=True, fallback="quads", form=_by_row,
     ),
     Stage(
         operation="layernorm", name="block", changed="256 threads a row, three passes, two tree reductions",
@@ -303,7 +290,7 @@ _ALL = (
         refuses=_whole_slabs, quads=True, fallback="elementwise",
     ),
     Stage(
-        operation="triangle", name="tiles", changed="shared with a tile for every size, chosen by waves",
+        operation="triangle", name="tiles", changed="shared with tiles of 16 × 32, where they are enough to fill the device",
         grid=_triangle_grid("tiles"), block=(256, 1, 1), dynamic=196608,
         refuses=_whole_slabs, quads=True, fallback="elementwise", form=_triangle_tile,
     ),
@@ -329,18 +316,18 @@ _ALL = (
         operation="neighbor", name="balanced",
         changed="warp, and a row of many edges is divided among the warps of a block",
         grid=_rows(16), block=(512, 1, 1), shared=4224,
-        refuses=_features_of_quads, declines=_no_long_row, quads=True, fallback="lean",
+        refuses=_features_of_quads, declines=_no_long_row, quads=True, fallback="warp",
     ),
     Stage(
         operation="neighbor", name="lean",
-        changed="warp with one pointer an array and one multiply-add a gather's address",
-        grid=_rows(4), block=(128, 1, 1),
+        changed="warp with one pointer an array and one multiply-add a gather's address, eight rows a block",
+        grid=_rows(8), block=(256, 1, 1),
         refuses=_features_of_quads, quads=True, fallback="feature",
     ),
     Stage(
-        operation="neighbor", name="eights", changed="balanced with blocks of eight warps, and lean",
-        grid=_rows(8), block=(256, 1, 1), shared=2112,
-        refuses=_features_of_quads, declines=_no_row_for_eight, quads=True, fallback="balanced",
+        operation="neighbor", name="hubs", changed="balanced with the loop of lean",
+        grid=_rows(16), block=(512, 1, 1), shared=4224,
+        refuses=_features_of_quads, declines=_no_long_row, quads=True, fallback="lean",
     ),
 )  # fmt: skip
 
@@ -353,13 +340,8 @@ for _stage in _ALL:
 _FORMS = (
     *matmul_tiles.FORMS,
     Stage(
-        operation="gelu", name="below", changed="cached with a thread's two quads in neighbouring rows",
-        grid=_below_grid, block=(192, 1, 1), refuses=_below_fits, quads=True, fallback="quads",
-    ),
-    Stage(
-        operation="triangle", name="small", changed="tiles of 8 × 8",
-        grid=_triangle_grid("small"), block=(128, 1, 1), dynamic=196608,
-        refuses=_whole_slabs, quads=True, fallback="elementwise",
+        operation="gelu", name="by_row", changed="cached with one quad a thread, and the blocks of a row to themselves",
+        grid=_by_row_grid, block=(256, 1, 1), refuses=_by_row_fits, quads=True, fallback="quads",
     ),
 )  # fmt: skip
 

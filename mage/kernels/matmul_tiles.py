@@ -1,8 +1,8 @@
 """The matmul stages that fill a whole multiprocessor with one block, and which tile they take at which shape.
 
 The tile decides how many blocks there are, and so how many waves of them the device needs. A wave takes as long as a
-tile is large, so the best tile of a shape is the one with the smallest product of waves and outputs a tile; of
-equals the larger, which reads less for a multiply-add. The tiles were made for 132 multiprocessors.
+tile is large, so the best tile of a shape is the one with the smallest product of waves, outputs a tile and time an
+output; of equals the larger, which reads less for a multiply-add. The tiles were made for 132 multiprocessors.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MULTIPROCESSORS = 132
 class Tile:
     """``rows`` × ``columns`` outputs of a block, ``depth`` along K in one slab, ``slabs`` of them in shared memory.
 
-    ``groups`` of threads share the k of a slab.
+    ``groups`` of threads share the k of a slab. ``pace``: time of a full wave for each output, in those of ``banks``.
     """
 
     name: str
@@ -29,6 +29,7 @@ class Tile:
     depth: int
     slabs: int = 4
     groups: int = 1
+    pace: float = 1.0
 
     @property
     def bytes(self) -> int:
@@ -42,9 +43,9 @@ class Tile:
     def whole(self, dims: Dims) -> bool:
         return not (dims[0] % self.rows or dims[1] % self.columns or dims[2] % self.depth)
 
-    def cost(self, dims: Dims) -> int:
-        """Waves × outputs of a tile: what the time of a long K is proportional to."""
-        return -(-self.count(dims) // MULTIPROCESSORS) * self.rows * self.columns
+    def cost(self, dims: Dims) -> float:
+        """Waves × outputs of a tile × pace: what the time of a long K is proportional to."""
+        return -(-self.count(dims) // MULTIPROCESSORS) * self.rows * self.columns * self.pace
 
 
 BANKS = Tile(name="banks", rows=64, columns=128, depth=32, groups=4)
@@ -53,30 +54,30 @@ OTHERS = (
     Tile(name="broad", rows=192, columns=96, depth=16, groups=2),
     Tile(name="wide", rows=128, columns=256, depth=8),
 )
-QUARTER = Tile(name="quarter", rows=32, columns=64, depth=64, groups=8)
-LONGEST_FOR_QUARTER = 2048
-"""Along K: up to it the dearer reads of a small tile cost less than the sums of a shared one."""
+QUARTER = Tile(name="quarter", rows=32, columns=64, depth=64, groups=8, pace=1.16)
+EDGE = replace(BANKS, name="edge", pace=1.03)
+"""``banks`` with zeros for what sticks out, which takes every shape with rows of whole quads."""
+HALF = Tile(name="split", rows=64, columns=64, depth=32, groups=4)
+"""The tile that several blocks share."""
 LEAST_DEPTH = 128
 """Along K, of a block that shares its tile with others: below that the sums cost more than they save."""
 
 
 def form(dims: Dims) -> str | None:
     """Name of the kernel that does the work of ``banks`` at ``dims``; None: its own."""
-    whole = [tile for tile in (BANKS, *OTHERS) if tile.whole(dims)]
-    if not whole:
-        return "edge"
-    if (shared_by := parts(dims)) > 1:
-        small = QUARTER.whole(dims) and dims[2] <= LONGEST_FOR_QUARTER
-        return "quarter" if small and QUARTER.cost(dims) * shared_by <= BANKS.cost(dims) else "split"
-    best = min(whole, key=lambda tile: (tile.cost(dims), -tile.rows * tile.columns))
+    shared_by = parts(dims)
+    if shared_by > 2 or (shared_by == 2 and not QUARTER.whole(dims)):  # two tiles of quarter are as many blocks as two that share
+        return "split"
+    whole = [tile for tile in (BANKS, *OTHERS, QUARTER) if tile.whole(dims)]
+    best = min([*whole, EDGE], key=lambda tile: (tile.cost(dims), -tile.rows * tile.columns))
     return None if best is BANKS else best.name
 
 
 def parts(dims: Dims) -> int:
-    """Blocks that share a tile of ``banks``, where all tiles together fill no more than half of the device."""
-    if not BANKS.whole(dims):
+    """Blocks that share a tile of ``split``, where all tiles together fill no more than half of the device."""
+    if not HALF.whole(dims):
         return 1
-    return max(1, min(MULTIPROCESSORS // BANKS.count(dims), dims[2] // LEAST_DEPTH))
+    return max(1, min(MULTIPROCESSORS // HALF.count(dims), dims[2] // LEAST_DEPTH))
 
 
 def whole_tiles(rows: int, columns: int, depth: int) -> Callable[[Dims], str | None]:
@@ -127,9 +128,10 @@ STAGES = (
 FORMS = (
     _stage(BANKS, "edge", "banks with zeros for what sticks out of the matrices", refuses=_no_quads),
     _stage(
-        BANKS, "split", "banks with several blocks a tile, which share its K", refuses=_refuses, shared=16,
-        grid=lambda dims: (BANKS.count(dims) * parts(dims), 1, 1),
-        workspace=lambda dims: (BANKS.count(dims) * parts(dims) * BANKS.rows * BANKS.columns, BANKS.count(dims)),
+        HALF, "split", "banks with tiles of 64 × 64, each shared by several blocks, which divide its K", shared=16,
+        refuses=whole_tiles(HALF.rows, HALF.columns, HALF.depth),
+        grid=lambda dims: (HALF.count(dims) * parts(dims), 1, 1),
+        workspace=lambda dims: (HALF.count(dims) * parts(dims) * HALF.rows * HALF.columns, HALF.count(dims)),
     ),
     *(_stage(tile, tile.name, f"banks with tiles of {tile.rows} × {tile.columns}") for tile in (*OTHERS, QUARTER)),
 )  # fmt: skip
