@@ -178,6 +178,16 @@ def test_a_session_with_nothing_wrong_keeps_every_round():
     assert row.kernels[0].registers == 16
 
 
+def test_a_row_names_the_checks_that_passed_and_apart_from_them_those_that_failed():
+    gate = {"passed": "passed", "checks": {"finite": True, "every element": True}}
+    _, row = written(session(cases=[replace(case(), gate=gate)]))
+    assert row.gate == {"passed": "passed", "checks": ["finite", "every element"]}
+    gate = {"passed": "failed", "reason": "first at [3, 4]", "checks": {"finite": True, "every element": False}}
+    _, row = written(session(cases=[replace(case(), gate=gate)]))
+    assert (row.gate["reason"], row.gate["checks"], row.gate["failed checks"]) == ("first at [3, 4]", ["finite"], ["every element"])
+    assert "checks" not in written(session())[1].gate
+
+
 def test_the_row_of_a_search_says_what_it_picked():
     searched = "gelu/pytorch-compiled:max-autotune-no-cudagraphs"
     call = implementations.Call("gelu", "pytorch-compiled", None, "gpu", "pytorch-compiled", None, None, note="allocates")

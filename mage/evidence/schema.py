@@ -142,7 +142,7 @@ class Result(Record):
     kernels: tuple[KernelLaunch, ...] = ()
     host_us: tuple[Microseconds, ...] = Field((), description="host time of submitting one of ten calls, one value a round")
     wall_us: tuple[Microseconds, ...] = Field((), description="device-synchronised wall time of the same calls, per call")
-    gate: dict | None = Field(None, description="what the correctness gate found, before any timing")
+    gate: dict | None = Field(None, description="what the correctness gate found, before any timing; ``checks`` are those that passed")
     max_abs_error: Annotated[float, Field(ge=0)] | None = None
 
     @property

@@ -242,13 +242,22 @@ def _result(case: Case, session: Session, judged: Judged) -> Result:
         kernels=kernels,
         host_us=_rounded([session.host_us.get(case.key, ())])[0] if spans else (),
         wall_us=_rounded([session.wall_us.get(case.key, ())])[0] if spans else (),
-        gate=case.gate,
+        gate=_gate(case.gate),
         max_abs_error=case.gate.get("max_abs_err"),
     )
     if case.variant != vocabulary.SEARCHING or not kernels:
         return made
     # What a search picks differs from session to session; the kernel that ran says what it was.
     return made.model_copy(update={"note": "; ".join(filter(None, (made.note, f"the search picked {agreement.ran(made)}")))})
+
+
+def _gate(found: Mapping) -> dict:
+    """The gate's record with its checks by name: those that passed, and apart from them any that failed."""
+    if "checks" not in found:
+        return dict(found)
+    passed = [name for name, good in found["checks"].items() if good]
+    failed = [name for name, good in found["checks"].items() if not good]
+    return {**found, "checks": passed, **({"failed checks": failed} if failed else {})}
 
 
 def _shape(case: Case) -> str:
