@@ -41,6 +41,28 @@ def test_writing_what_was_read_gives_the_same_bytes(experiment, tmp_path):
     assert [entry.name for entry in (tmp_path / "deep").iterdir()] == ["evidence.json"]
 
 
+def test_retained_evidence_lies_as_it_would_be_written_and_is_small():
+    for file in sorted(paths.RETAINED.glob("*/evidence.json")):
+        assert evidence.to_bytes(evidence.read(file)) == file.read_bytes(), file.parent.name
+        assert file.stat().st_size <= 500_000, file.parent.name
+
+
+def test_numbers_are_written_close_and_each_round_on_its_line():
+    rounds = [[round(10 + number + 0.125 * sample, 3) for sample in range(8)] for number in range(4)]
+    words = [f"a check that passed, number {number}" for number in range(8)]
+    state = {"util_pct": [44.0, 36.0], "mhz": 1980.0}
+    record = {"dims": [4, 768], "rounds_us": rounds, "long": rounds[0] * 9, "checks": words, "state": state}
+    text = evidence.laid_out(record).decode()
+    assert json.loads(text) == record
+    lines = text.splitlines()
+    assert ' "dims": [4,768],' in lines and ' "state": {"util_pct": [44.0,36.0], "mhz": 1980.0}' in lines
+    assert [json.loads(line.rstrip(",")) for line in lines if line.startswith("[")] == rounds
+    assert not any(" " in line for line in lines if line.startswith("["))
+    (long,) = (line for line in lines if line.startswith(' "long"'))
+    (checks,) = (line for line in lines if line.startswith(' "checks"'))
+    assert ", " not in long and len(long) > 140 and checks.count("a check") == 8
+
+
 def test_published_evidence_holds_means_and_no_samples():
     for experiment in PUBLISHED:
         for row in evidence.load(experiment).results:

@@ -95,20 +95,22 @@ def save(evidence: Evidence, file: Path) -> str:
 
 
 def to_bytes(evidence: Evidence) -> bytes:
-    """The record as JSON: absent fields left out, one line for each innermost value."""
+    """The record as JSON: absent fields left out, laid out as ``laid_out`` says."""
     data = evidence.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     return laid_out(data)
 
 
 def laid_out(data: dict) -> bytes:
-    """JSON that a person can read and git can diff: short values, and the samples of a round, stay on one line."""
+    """JSON that a person can read and git can diff: short values, the samples of a round and a list of words stay on one line.
+
+    Numbers in a list have no blank between them: they are most of a record.
+    """
     return (_layout(data) + "\n").encode()
 
 
 def _layout(value, indent: int = 0) -> str:
-    flat = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    samples = isinstance(value, list) and all(type(item) in (int, float) for item in value)
-    if len(flat) + indent <= 140 or samples or not isinstance(value, dict | list):
+    flat = _flat(value)
+    if len(flat) + indent <= 140 or not isinstance(value, dict | list) or _all(value, int, float) or _all(value, str):
         return flat
     pad = " " * (indent + 1)
     if isinstance(value, dict):
@@ -117,6 +119,24 @@ def _layout(value, indent: int = 0) -> str:
     if all(isinstance(item, list) for item in value):
         pad = ""  # rounds of samples: most of a record, and no easier to read further in
     return "[\n" + ",\n".join(pad + _layout(item, indent + 1) for item in value) + "\n" + " " * indent + "]"
+
+
+def _flat(value) -> str:
+    """``value`` on one line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key, ensure_ascii=False)}: {_flat(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list) and not _samples(value):
+        return "[" + ", ".join(map(_flat, value)) + "]"
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _samples(value) -> bool:
+    """Whether ``value`` is a list of numbers, or of such lists."""
+    return _all(value, int, float) or (isinstance(value, list) and all(_samples(item) for item in value))
+
+
+def _all(value, *types: type) -> bool:
+    return isinstance(value, list) and all(type(item) in types for item in value)
 
 
 def _refuse_constant(text: str):
