@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from mage import evidence, implementations
+from mage import evidence, implementations, tables
 from mage.evidence.schema import Ceilings, Device, DeviceState, Round
 from mage.experiment import captures, counters, measurement, plan, record, samples
 from mage.experiment.captures import Segment
@@ -359,6 +359,17 @@ def test_equal_arms_raise_no_alarm_and_every_pair_is_kept():
     found = alarms([arms(seed=seed) for seed in range(6)])
     assert (found.pairs, found.alarms, found.rate) == (6, 0, 0.0)
     assert len(found.ratios["gelu/cuda:elementwise"]) == 6
+
+
+def test_a_record_keeps_the_ratios_of_its_own_rows_and_the_sessions_totals():
+    pairs = {"gelu/cuda:elementwise": [arms(), arms(seed=1)], "gelu/cuda:quads": [arms(0.05)]}
+    made = session(pairs={"kernel_us": pairs}, cases=[case(), case("gelu/cuda:quads")], ceilings=None)
+    found = record.assemble(made, record.judge(made), "h200-test", made.cases[:1])
+    (one,) = found.false_alarms
+    assert list(one.ratios) == ["gelu/cuda:elementwise"] and len(one.ratios["gelu/cuda:elementwise"]) == 2
+    assert (one.pairs, one.alarms) == (3, 1)
+    view = tables.session(found)
+    assert "1 in 3 of 3 pairs: 33.3 %" in view.frame["Value"].tolist() and "every row of the session" in view.note
 
 
 def test_an_arm_that_differs_counts_as_an_alarm():

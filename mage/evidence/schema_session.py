@@ -48,15 +48,16 @@ class Void(Record):
 class FalseAlarms(Record):
     """The same code against itself: how often the comparison called it faster or slower.
 
-    ``pairs`` was fixed before running. ``ratios`` holds every pair by row: median, low and high end of the 95 %
-    interval. A pair with too few accepted rounds is in ``not_judged`` only.
+    ``pairs`` was fixed before running. It, ``alarms`` and ``not_judged`` are totals of the whole session, whose other
+    experiments may hold other rows. ``ratios`` holds every judged pair of the record's own rows: median, low and high
+    end of the 95 % interval. A pair with too few accepted rounds is in ``not_judged`` only.
     """
 
     quantity: Quantity
     pairs: Count
     alarms: Count
     not_judged: Count = 0
-    ratios: dict[str, tuple[tuple[float, float, float], ...]]
+    ratios: dict[str, tuple[tuple[float, float, float], ...]] = Field(description="by row, of the record's own rows")
 
     @property
     def rate(self) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -192,7 +192,7 @@ def assemble(
             results=[_result(case, session, judged) for case in rows],
             rounds=judged.rounds,
             voids=[void for void in judged.voids if void.row is None or void.row in mine],
-            false_alarms=judged.false_alarms,
+            false_alarms=[_of_rows(one, mine) for one in judged.false_alarms],
             ceilings=session.ceilings,
             counters=[one for one in session.counters if one.row in mine],
             counters_missing=session.counters_missing,
@@ -258,6 +258,11 @@ def _gate(found: Mapping) -> dict:
     passed = [name for name, good in found["checks"].items() if good]
     failed = [name for name, good in found["checks"].items() if not good]
     return {**found, "checks": passed, **({"failed checks": failed} if failed else {})}
+
+
+def _of_rows(one: FalseAlarms, rows: Collection[str]) -> FalseAlarms:
+    """The session's alarms with the ratios of ``rows`` alone: those of other experiments stand in their records."""
+    return one.model_copy(update={"ratios": {row: ratios for row, ratios in one.ratios.items() if row in rows}})
 
 
 def _shape(case: Case) -> str:

@@ -165,7 +165,7 @@ def session(evidence: Evidence) -> TableView:
         "session", records, ["What", "Value"], f"The session that measured {evidence.experiment}", evidence, records, "facts of a session",
         note="The control is a fixed kernel in every round; a round in which it leaves its median ± 3 %, or in which the host "
         "waits for it twice as long as it takes, is loaded and judges nothing. False alarms: the same code compared with "
-        "itself, called faster or slower. Limits are what this device was seen to reach.",
+        "itself, called faster or slower, over every row of the session. Limits are what this device was seen to reach.",
     )  # fmt: skip
 
 
