@@ -383,6 +383,11 @@ def test_loaded_rounds_of_the_pairs_are_left_out():
     assert found.not_judged == 1 and found.rate is None
 
 
+def test_a_row_has_a_time_from_two_thirds_of_ten_rounds_on():
+    chosen = plan.Plan(operations=(), implementations=())
+    assert (chosen.rounds, chosen.least_rounds) == (10, 7)
+
+
 def test_every_row_gets_enough_pairs_for_two_hundred_in_all():
     for rows in (1, 7, 39, 250):
         assert rows * plan.Plan(operations=(), implementations=()).pairs_a_row(rows) >= 200

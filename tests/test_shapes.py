@@ -5,9 +5,12 @@ import functools
 import measured as made_up
 import pytest
 
-from mage import evidence, gate, operations, tables
+from mage import evidence, gate, implementations, operations, profile, tables, timers
 from mage.errors import RequestError
-from mage.experiment import captures, measurement, plan, probe, shapes, summary
+from mage.evidence.schema import Device, DeviceState
+from mage.experiment import captures, measurement, plan, probe, rounds, shapes, summary
+from mage.experiment import record as recorded
+from mage.experiment.cases import Case
 from mage.experiment.measurement import Asked
 from mage.notes import vocabulary
 from mage.stats import judged
@@ -140,9 +143,117 @@ def test_the_inputs_of_every_shape_are_hashed_apart(taken):
     assert "matmul@8x8x8/A" in found.inputs.sha256 and list(other.inputs.sha256) == ["matmul/A", "matmul/B"]
 
 
-def test_shapes_get_fewer_samples_and_no_pairs():
+def test_shapes_get_fewer_samples():
     made = plan.Plan(operations=(), implementations=())
     assert made.samples(20, None) == 20 and made.samples(20, "8x8") == 10 and made.samples(5, "8x8") == 3 and made.samples(2, "8x8") == 2
+
+
+class Tape:
+    """Stands in for a device, its probe and its timers: every launch takes a fixed time and is on record."""
+
+    l2_bytes, multiprocessors, fma_flops = 2**20, 132, 10**15
+
+    def __init__(self, monkeypatch):
+        self.records = []
+        self.spans, self.synchronize = self, lambda: None
+        monkeypatch.setattr("torch.cuda.current_stream", lambda: self)
+        monkeypatch.setattr(timers, "Spans", lambda evict: self)
+        monkeypatch.setattr(timers, "capture", lambda run, calls: run)
+        monkeypatch.setattr(timers, "host_and_wall", lambda run, calls: (5.0, 6.0))
+        monkeypatch.setattr(profile, "record", self.capture)
+
+    def launch(self, name, time=4.0, grid=(1, 1, 1)):
+        self.records.append(profile.KernelRecord(name, float(len(self.records)), time, grid, (128, 1, 1), 32, 0))
+
+    def capture(self, work):
+        self.records.clear()
+        work()
+        return list(self.records)
+
+    def awaited(self, run, iterations, cold=False):
+        return [9.0 if cold else 8.0] * iterations
+
+    def batched(self, run, calls, iterations):
+        return [6.0] * iterations
+
+    graphed = batched
+
+    def watched(self, run, iterations):
+        return [200.0] * iterations, [205.0] * iterations
+
+    def empty(self, iterations):
+        return [1.5] * iterations
+
+    def marker(self, case, segment):
+        self.launch("mage_marker", grid=(case + 1, segment + 1, 1))
+
+    def evict(self):
+        self.launch("mage_evict")
+
+    def control(self):
+        self.launch("mage_control")
+
+    def fma(self):
+        self.launch("mage_fma")
+
+    def copy(self, moved, quads):
+        return lambda: self.launch("mage_copy")
+
+    def clock(self):
+        return 1980.0
+
+    fma_clock = clock
+
+    def nothing(self):
+        return None
+
+    forget_persisting_lines = remember = load = nothing
+
+    def state(self):
+        return DeviceState()
+
+    def case(self, variant, at=None):
+        import torch
+
+        call = implementations.Call("gelu", "cuda", variant, "gpu", "cuda", torch.zeros(4), lambda: self.launch("gelu", 5.0))
+        dims = (512, 768) if at else (4096, 768)
+        return Case("gelu", "cuda", variant, dims, {"passed": "passed"}, call=call, at=at)
+
+
+@pytest.fixture
+def session_on_tape(monkeypatch):
+    tape = Tape(monkeypatch)
+    made = [tape.case("elementwise"), tape.case("elementwise", "512x768")]
+    chosen = plan.Plan(operations=("gelu",), implementations=("cuda",), pairs=2)
+    spanned = rounds.Rounds(made, chosen, tape, tape, print).take()
+    captured = captures.Captures(made, chosen, tape, tape, print).take()
+    whole = recorded.Session(
+        plan=chosen, device=Device(kind="gpu", name="a made-up GPU"), cases=made, taken={**spanned.taken, **captured.taken},
+        rounds=[*spanned.rounds, *captured.rounds], kernels=captured.kernels, host_us=spanned.host_us, wall_us=spanned.wall_us,
+        pairs={"span_us": spanned.pairs, "kernel_us": captured.pairs}, ceilings=captured.ceilings,
+        method={"iterations": 10, "warmup": 5, "order": plan.ORDER},
+    )  # fmt: skip
+    return recorded.assemble(whole, recorded.judge(whole), "h200-test", made)
+
+
+def test_beside_its_own_shape_a_row_is_taken_warm_awaited_and_by_its_kernels_alone(session_on_tape):
+    own, there = session_on_tape.results
+    assert not session_on_tape.voids
+    assert [(one.mode, one.cache, len(one.rounds_us), len(one.rounds_us[0])) for one in there.spans] == [("awaited", "warm", 10, 5)]
+    assert [(one.mode, one.cache, len(one.rounds_us), len(one.rounds_us[0])) for one in there.kernels] == [("awaited", "warm", 10, 4)]
+    assert not there.host_us and not there.wall_us
+    every = [("awaited", "warm"), ("batch-10", "warm"), ("graph-10", "warm"), ("awaited", "cold")]
+    assert [(one.mode, one.cache) for one in own.spans] == every and len(own.host_us) == 10
+    assert [(one.cache, len(one.rounds_us[0])) for one in own.kernels] == [("warm", 8), ("cold", 5)]
+    assert {row for one in session_on_tape.false_alarms for row in one.ratios} == {"gelu/cuda:elementwise"}
+
+
+def test_what_was_not_taken_beside_the_own_shape_is_marked(session_on_tape):
+    frame = tables.shapes(session_on_tape).frame
+    assert frame["Time"].tolist() == [5.0, 5.0]
+    (line,) = (line for line in summary.text([session_on_tape]).splitlines() if "@512x768" in line and "against" not in line)
+    assert line.split()[2:9] == ["5.00", "[5.00-5.00]", "-", "8.00", "-", "-", "-"]
+    assert tables.modes_here(session_on_tape).frame["Awaited, cold"].tolist() == [9.0]
 
 
 # --- read back ---------------------------------------------------------------------------------------------------

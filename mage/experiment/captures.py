@@ -194,12 +194,13 @@ class Captures:
         found.ceilings = self._ceilings(limits, clocks)
 
     def _round(self, session: _Session, number: int, cases: Sequence[Case]) -> None:
-        """Every row warm and cold, then the control and the device's limits."""
+        """Every row warm, those at their operation's own shape cold too, then the control and the device's limits."""
         plan, probe = self.plan, self.probe
         probe.forget_persisting_lines()
         for case in cases:
-            for kind, count in ((WARM, plan.captured), (COLD, plan.cold)):
-                session.run(Segment(case.key, kind, number, case.call.run, case.launches, plan.samples(count, case.at)))
+            counts = {WARM: plan.samples(plan.captured, case.at), **({COLD: plan.cold} if case.at is None else {})}
+            for kind, count in counts.items():
+                session.run(Segment(case.key, kind, number, case.call.run, case.launches, count))
         session.run(Segment("control", "control", number, probe.control, 1, plan.control))
         for (moved, quads), launch in self.copies.items():
             session.run(Segment(f"{moved}/{quads}", "limit", number, launch, 1, 2 if moved == _DRAM_BYTES else 5))

@@ -310,7 +310,7 @@ def _count(session: Session, checker: Checker | None, split: Split, say: Say) ->
     if checker is None:
         session.counters_missing = session.cross_checks_missing = "not asked for"
         return
-    # At shapes beside the operation's own a row has times and nothing else.
+    # At shapes beside the operation's own a row has warm times and nothing else.
     rows = [case.row for case in session.cases if case.call is not None and case.variant != vocabulary.SEARCHING and case.at is None]
     mine = [row.key for row in crosscheck.chosen(rows)]
     with split("cross-check"):

@@ -19,7 +19,8 @@ class Plan:
     """Counts of a measurement. ``dims`` replaces default shapes, by operation (for tests).
 
     ``shapes`` are measured beside the operation's own, in the same rounds, with the rows that ``shape_rows`` names
-    (see ``mage.experiment.shapes``) and fewer samples a round: ``at_shapes`` of what the own shape gets, at least 3 of each.
+    (see ``mage.experiment.shapes``) and with what a verdict needs alone: awaited spans and kernel records, warm, of each
+    ``at_shapes`` of the samples a round that the own shape gets, at least 3.
 
     ``uncounted`` calls come before the counted ones of every round, in the same cache state. ``least_rounds``
     accepted rounds are needed, or a row has no time. ``compile_budget_s``: candidates of a search (the mode
@@ -32,7 +33,7 @@ class Plan:
     shapes: dict[str, tuple[Shape, ...]] = field(default_factory=dict)
     shape_rows: tuple[str, ...] | None = None
     at_shapes: float = 0.5
-    rounds: int = 12
+    rounds: int = 10
     uncounted: int = 2
     awaited: int = 10
     batches: int = 4

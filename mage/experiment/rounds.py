@@ -45,7 +45,7 @@ class Rounds:
             for _ in range(2 * timers.WARMUP):
                 case.call.run()
             try:
-                if case.at is None:  # beside the own shape one way of submitting a batch is enough
+                if case.at is None:
                     self.graphs[case.key] = timers.capture(case.call.run, A_BATCH)
             except Exception as error:  # every launcher has errors of its own
                 first = (str(error).splitlines() or [type(error).__name__])[0][:120]
@@ -76,17 +76,18 @@ class Rounds:
         def keep(mode, cache, samples):
             put(found.taken[Key(case.key, "span_us", mode, cache)], number, Taken((tuple(samples),)))
 
-        batches = plan.samples(plan.batches, case.at)
         keep(AWAITED, WARM, spans.awaited(run, plan.samples(plan.awaited, case.at)))
-        keep(BATCH, WARM, spans.batched(run, A_BATCH, batches))
+        if case.at is not None:
+            return  # no verdict beside the own shape is about batches, cold caches or the host
+        keep(BATCH, WARM, spans.batched(run, A_BATCH, plan.batches))
         if case.key in self.graphs:
-            keep(GRAPH, WARM, spans.graphed(self.graphs[case.key], A_BATCH, batches))
-        elif case.at is None:
+            keep(GRAPH, WARM, spans.graphed(self.graphs[case.key], A_BATCH, plan.batches))
+        else:
             put(found.taken[Key(case.key, "span_us", GRAPH, WARM)], number, Taken(void=self.no_graph[case.key]))
         host, wall = timers.host_and_wall(run, A_BATCH)
         found.host_us[case.key].append(host)
         found.wall_us[case.key].append(wall)
-        keep(AWAITED, COLD, spans.awaited(run, plan.samples(plan.cold, case.at), cold=True))
+        keep(AWAITED, COLD, spans.awaited(run, plan.cold, cold=True))
 
     def _round(self, part: str, number: int, long: bool = False) -> Round:
         """The control, the empty span and the device as they are at the end of a round, still under its work."""
