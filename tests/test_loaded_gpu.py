@@ -69,15 +69,15 @@ def test_rounds_that_a_neighbour_worked_through_are_voided_with_the_reason(neigh
     class DisturbedRounds(rounds.Rounds):
         """Rounds as they are; the neighbour works from the begin to the end of those in LOADED."""
 
-        def _round(self, part, number):
-            found = super()._round(part, number)
+        def _round(self, part, number, long=False):
+            found = super()._round(part, number, long)
             neighbour.work(part == "spans" and number + 1 in LOADED)
             return found
 
     class DisturbedCaptures(captures.Captures):
-        def _round(self, session, number):
+        def _round(self, session, number, cases):
             neighbour.work(number in LOADED)
-            super()._round(session, number)
+            super()._round(session, number, cases)
             neighbour.work(False)
 
     monkeypatch.setattr(rounds, "Rounds", DisturbedRounds)
