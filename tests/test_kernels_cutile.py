@@ -184,7 +184,7 @@ def test_every_other_kernel_at_every_shape(name, config, ct):
             "c = ct.where(ct.reshape(inside, (1, TILE_D)), c, 0.0)",
             "pass",
         ),
-        ("neighbor", (13, 8, 40), {"kernel": "rows", "TILE_N": 8, "EDGES": 12}, "inside = edge < last", "inside = edge <= last"),
+        ("neighbor", (13, 8, 40), {"kernel": "rows", "TILE_N": 8, "EDGES": 12}, "inside = edge < last", "inside = edge + 1 < last"),
     ],
 )
 def test_a_kernel_whose_mask_is_wrong_is_refused(name, dims, config, text, without, ct, tmp_path):

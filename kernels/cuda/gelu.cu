@@ -6,7 +6,7 @@
 //     stage         what it is
 //     elementwise   one element a thread
 //     quads         two 128-bit loads a thread, both under way before any arithmetic; one formula less
-//     cached        quads without the word to the caches that X is read once, in smaller blocks
+//     cached        quads without the word to the caches that X is read once, and with one bias for all of a thread
 //
 // elementwise takes every shape. The others need D to be a multiple of four and 16-byte aligned pointers.
 //
@@ -100,9 +100,9 @@ __device__ __forceinline__ void gelu_side_by_side(const float* __restrict__ X, c
     }
 }
 
-extern "C" __global__ void __launch_bounds__(192, 8)
+extern "C" __global__ void __launch_bounds__(384, 5)
 gelu_cached(const float* __restrict__ X, const float* __restrict__ bias, float* __restrict__ Y, int R, int D) {
-    gelu_side_by_side<192, 2>(X, bias, Y, R, D);
+    gelu_side_by_side<384, 2>(X, bias, Y, R, D);
 }
 
 // by_row, a form of cached: a block has 256 quads of one row, a thread one of them, which has its bias at any width. Blocks

@@ -96,7 +96,7 @@ _CACHED_ELEMENTS = 1 << 22
 
 def _by_row(dims: Dims) -> str | None:
     rows, width = dims
-    return None if 192 % (width // 4) == 0 and rows * width <= _CACHED_ELEMENTS else "by_row"
+    return None if 384 % (width // 4) == 0 and rows * width <= _CACHED_ELEMENTS else "by_row"
 
 
 def _by_row_grid(dims: Dims) -> Grid:
@@ -230,7 +230,7 @@ _ALL = (
     Stage(
         operation="gelu", name="cached",
         changed="X not marked as read once, one bias for both quads of a thread, and an order for every width",
-        grid=_elements(lambda dims: _ceil(dims[0] * dims[1], 4), a_block=384), block=(192, 1, 1),
+        grid=_elements(lambda dims: _ceil(dims[0] * dims[1], 4), a_block=768), block=(384, 1, 1),
         refuses=_by_row_fits, quads=True, fallback="quads", form=_by_row,
     ),
     Stage(
