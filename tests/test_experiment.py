@@ -15,6 +15,7 @@ from mage.experiment.measurement import Asked
 from mage.experiment.samples import Key, Taken
 from mage.experiment.shapes import Row
 from mage.experiment.split import Split
+from mage.kernels import cuda_stages
 from mage.profile import KernelRecord
 from mage.stats import verdicts
 
@@ -100,8 +101,10 @@ def test_published_evidence_is_not_measured_anew(run_mage):
 def test_a_whole_measurement_on_the_gpu():
     wanted = Asked(experiment="here-test", operations=("gelu",), implementations=("pytorch", "triton", "cuda"))
     found = measurement.measure([wanted], counters=False, pairs=6, rounds=4)[0]
-    assert {row.key for row in found.results} == {"gelu/pytorch", "gelu/triton:fixed", "gelu/cuda:elementwise"}
-    for row in found.results:
+    stages = {f"gelu/cuda:{name}" for name in cuda_stages.STAGES["gelu"]}
+    rows = {row.key: row for row in found.results}
+    assert {"gelu/pytorch", "gelu/triton:fixed", *stages} <= set(rows)
+    for row in (row for key, row in rows.items() if key != "gelu/triton:tuned"):  # chosen on a few GPUs only
         keys = {(spans.mode, spans.cache) for spans in row.spans}
         assert row.gate["after timing"] == "passed"
         assert found.voids or keys == {("awaited", "warm"), ("batch-10", "warm"), ("graph-10", "warm"), ("awaited", "cold")}
