@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 
@@ -14,20 +16,33 @@ from mage.views.display import TableView
 from mage.views.selection import Chosen
 
 
-def empty_span_us(evidence: Evidence) -> float | None:
-    """Median span around nothing over the rounds of spans that were judged, µs: what the timer alone takes."""
+def empty_spans_us(evidence: Evidence) -> dict[int, float]:
+    """By round of spans that was judged: the median span around nothing, µs, which the timer alone takes."""
     unjudged = judged.loaded(evidence, "span_us")
-    taken = [value for one in evidence.rounds if one.part == "spans" and one.number not in unjudged for value in one.empty_us]
-    return float(np.median(taken)) if taken else None
+    rounds = [one for one in evidence.rounds if one.part == "spans" and one.number not in unjudged and one.empty_us]
+    return {one.number: float(np.median(one.empty_us)) for one in rounds}
 
 
-def cost_us(result: Result, empty_us: float | None) -> float | None:
-    """Launch cost of an awaited warm call in µs (span − empty span − kernel time, medians); None where a part is missing.
+def over_empty_us(result: Result, empty_us: Mapping[int, float]) -> float | None:
+    """What an awaited warm call takes over the timer's own span, µs: within each round, then the median; None without spans.
+
+    Within a round, since both are submitted by the same host and move with its clock.
+    """
+    taken = next((one for one in result.spans if (one.mode, one.cache) == ("awaited", "warm")), None)
+    if taken is None:
+        return None
+    numbered = zip(taken.rounds or range(len(taken.rounds_us)), taken.rounds_us, strict=True)
+    over = [float(np.median(samples)) - empty_us[number] for number, samples in numbered if number in empty_us]
+    return float(np.median(over)) if over else None
+
+
+def cost_us(result: Result, empty_us: Mapping[int, float]) -> float | None:
+    """Launch cost of an awaited warm call in µs: what it takes over the empty span, less kernel time; None where a part is missing.
 
     It can be a little below zero: a kernel of a few µs starts while the timer's second event is still being submitted.
     """
-    span, kernel = (key.value(result) for key in (judged.CALL, judged.KERNEL))
-    return None if None in (span, kernel, empty_us) else span.value - empty_us - kernel.value
+    over, kernel = over_empty_us(result, empty_us), judged.KERNEL.value(result)
+    return None if None in (over, kernel) else over - kernel.value
 
 
 def launch_cost(evidence: Evidence, *, operations: Chosen = None, implementations: Chosen = None) -> TableView:
@@ -38,14 +53,14 @@ def launch_cost(evidence: Evidence, *, operations: Chosen = None, implementation
     columns = ["Operation", "Implementation", "Span", "Kernel", "Launch cost", "Graph of ten", "Over the graph", "Host time"]
     numbers = columns[2:]
     rows = [row.result for row in selection.rows(evidence, operations, implementations)] if judged.measured(evidence) else []
-    empty = empty_span_us(evidence) if rows else None
+    empty = empty_spans_us(evidence) if rows else {}
     records = [_record(row, empty) for row in rows]
     return TableView(
         "launch-cost", pd.DataFrame(records, columns=columns), f"What a launch costs in {evidence.experiment}, awaited, warm",
         units=dict.fromkeys(numbers, "µs"), formats=dict.fromkeys(numbers, ".2f"), row_heads=2, missing="not taken",
         empty=no_samples(evidence) or f"Nothing in {evidence.experiment} matches the selection.",
         note=sentences(
-            f"Medians. Launch cost: span less the timer's empty span ({empty:.2f} µs) less kernel time." if empty else None,
+            f"Medians. Launch cost: span less the timer's empty span of the same round ({_range(empty)} µs) less kernel time." if empty else None,
             "It is below zero where the kernel starts while the second event is still being submitted. Over the graph: span less "
             "empty span less a call in a graph of ten; at most the launch cost, since that call holds the gap before the next. "
             "Host time: submitting one of ten calls, as the host's clock sees it.",
@@ -54,8 +69,13 @@ def launch_cost(evidence: Evidence, *, operations: Chosen = None, implementation
     )  # fmt: skip
 
 
-def _record(row: Result, empty: float | None) -> dict:
+def _range(empty: Mapping[int, float]) -> str:
+    return f"{min(empty.values()):.2f} to {max(empty.values()):.2f}"
+
+
+def _record(row: Result, empty: Mapping[int, float]) -> dict:
     span, kernel, graph = (key.value(row) for key in (judged.CALL, judged.KERNEL, judged.GRAPH))
+    over = over_empty_us(row, empty)
     return {
         "Operation": operation(row),
         "Implementation": palette.label(row.implementation, row.variant),
@@ -63,6 +83,6 @@ def _record(row: Result, empty: float | None) -> dict:
         "Kernel": kernel and kernel.value,
         "Launch cost": cost_us(row, empty),
         "Graph of ten": graph and graph.value,
-        "Over the graph": None if None in (span, graph, empty) else span.value - empty - graph.value,
+        "Over the graph": None if None in (over, graph) else over - graph.value,
         "Host time": float(np.median(row.host_us)) if row.host_us else None,
     }

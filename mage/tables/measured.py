@@ -5,7 +5,7 @@ Published evidence has means without samples, so each of these tables is then on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -274,6 +274,16 @@ def _near(one: KernelCounters, evidence: Evidence) -> str | None:
     return f"{most} ({known[most]:.0f} %)" if known[most] >= NEAR else f"latency ({most} {known[most]:.0f} %)"
 
 
+def _by_footprint(rates: Mapping[str, float]) -> dict[str, float]:
+    """The best rate by size to 0.1 MB; what is smaller than a megabyte is over before a rate shows."""
+    found: dict[str, float] = {}
+    for moved, rate in rates.items():
+        if int(moved) >= 10**6:
+            size = f"{int(moved) / 1e6:.1f} MB"
+            found[size] = max(rate, found.get(size, 0.0))
+    return found
+
+
 def _session(evidence: Evidence) -> Iterable[tuple[str, str]]:
     device = evidence.device
     yield "Device", device.name
@@ -293,7 +303,7 @@ def _session(evidence: Evidence) -> Iterable[tuple[str, str]]:
     limits = evidence.ceilings
     if limits:
         yield "Limit, DRAM", f"{limits.dram_gb_s:,.0f} GB/s" if limits.dram_gb_s else "not measured"
-        yield "Limit, L2 by footprint", "; ".join(f"{int(moved) / 1e6:.1f} MB {rate:,.0f} GB/s" for moved, rate in limits.l2_gb_s.items())
+        yield "Limit, L2 by footprint", "; ".join(f"{size} {rate:,.0f} GB/s" for size, rate in _by_footprint(limits.l2_gb_s).items())
         if limits.fp32_tflops:
             yield "Limit, FP32", f"{limits.fp32_tflops:.1f} TFLOP/s at {limits.fp32_mhz:.0f} MHz"
     yield "Voids", str(len(evidence.voids)) if evidence.voids else "none"
