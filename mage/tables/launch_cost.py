@@ -60,7 +60,7 @@ def launch_cost(evidence: Evidence, *, operations: Chosen = None, implementation
         units=dict.fromkeys(numbers, "µs"), formats=dict.fromkeys(numbers, ".2f"), row_heads=2, missing="not taken",
         empty=no_samples(evidence) or f"Nothing in {evidence.experiment} matches the selection.",
         note=sentences(
-            f"Medians. Launch cost: span less the timer's empty span of the same round ({_range(empty)} µs) less kernel time." if empty else None,
+            f"Medians. Launch cost: span less the timer's empty span of the same round{_range(empty)} less kernel time.",
             "It is below zero where the kernel starts while the second event is still being submitted. Over the graph: span less "
             "empty span less a call in a graph of ten; at most the launch cost, since that call holds the gap before the next. "
             "Host time: submitting one of ten calls, as the host's clock sees it.",
@@ -70,7 +70,7 @@ def launch_cost(evidence: Evidence, *, operations: Chosen = None, implementation
 
 
 def _range(empty: Mapping[int, float]) -> str:
-    return f"{min(empty.values()):.2f} to {max(empty.values()):.2f}"
+    return f" ({min(empty.values()):.2f} to {max(empty.values()):.2f} µs)" if empty else ""
 
 
 def _record(row: Result, empty: Mapping[int, float]) -> dict:
