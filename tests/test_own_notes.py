@@ -131,13 +131,20 @@ def test_what_did_not_pay_stands_with_its_number(name, pages, evidence):
         assert plain(one["label"]) in shown and f"{low:.2f}" in shown
 
 
-def test_the_shapes_are_all_there_with_their_verdicts(pages):
-    table = pages["h200-010"].select_one("#table-shapes")
-    verdicts = [plain(row.get_text(" ")) for row in table.select("tbody tr")]
-    assert (
-        len(verdicts) == 9 and sum("slower" in one for one in verdicts) == 1 and "512³" in next(one for one in verdicts if "slower" in one)
-    )
-    assert len(pages["h200-011"].select_one("#table-shapes").select("tbody tr")) == 16
+@pytest.mark.parametrize("name, shapes", [("h200-010", 9), ("h200-011", 16)])
+def test_the_shapes_are_all_there_with_their_ratios_to_the_best_peer(name, shapes, pages, evidence):
+    shown = [plain(row.get_text(" ")) for row in pages[name].select_one("#table-shapes").select("tbody tr")]
+    assert len(shown) == shapes
+    beside: dict[tuple, dict] = {}
+    for row in evidence[name]["results"]:
+        if row.get("at") and row.get("kernels"):
+            beside.setdefault((row["operation"], row["at"]), {})[key(row)] = kernel(row)
+    assert len(beside) == shapes - len({operation for operation, _ in beside})
+    for (operation, at), times in beside.items():
+        (ours,) = [one for one in times if one.startswith(f"{operation}/cuda:")]
+        best = min(times.keys() - {ours}, key=lambda one: statistics.median(value for samples in times[one] for value in samples))
+        ratio = statistics.median(statistics.median(a) / statistics.median(b) for a, b in zip(times[ours], times[best], strict=True))
+        assert any(near(text, ratio) for row in shown for text in re.findall(r"\b\d\.\d{3}\b", row)), (operation, at, ratio)
 
 
 def test_other_timers_stand_beside(pages, evidence):
