@@ -12,6 +12,7 @@ import mage
 from mage import cuda, gate, paths, provenance
 from mage.census import compile_pool, counting, describe, offline
 from mage.errors import RequestError
+from mage.kernels import cuda_stages
 from mage.notebook import kernel_launcher
 
 ARCHS = ("sm_89", "sm_90")
@@ -138,6 +139,14 @@ def test_a_local_array_lies_on_the_stack():
 
 def test_the_function_is_there_whatever_was_imported():
     assert mage.count_code is counting.count_code
+
+
+def test_shared_memory_that_a_launch_asks_for_counts_as_much_as_what_the_code_declares():
+    frame = counting.count_code("triangle", "cuda", ["sm_89", "sm_90"]).set_index(["variant", "gpu"])
+    asked = cuda_stages.get("triangle", "shared").dynamic
+    assert asked > 99 * 1024 and frame.loc[("shared", "sm_90"), "dynamic shared"] == asked
+    assert tuple(frame.loc[("shared", "sm_90"), ["blocks per SM", "limited by"]]) == (1, "shared memory")
+    assert tuple(frame.loc[("shared", "sm_89"), ["blocks per SM", "limited by"]]) == (0, "shared memory")  # does not fit there
 
 
 def test_a_second_census_compiles_nothing(monkeypatch):

@@ -89,7 +89,7 @@ def _cuda(job: Job, dims) -> Compiled:
     name = f"{job.operation}.cu"
     text = ptx.kernels(_cuda_ptx(name, cuda.whole_text(cuda.source(job.operation), name), job.arch))
     return Compiled(
-        job=job, dims=dims, kernel=stage.kernel, grid=stage.grid(dims), threads=stage.threads,
+        job=job, dims=dims, kernel=stage.kernel, grid=stage.grid(dims), threads=stage.threads, dynamic_shared=stage.dynamic,
         compiler=f"NVRTC {cuda.compiler_version()}", cubin=cuda.build(job.operation, job.arch).cubin, ptx=text[stage.kernel],
     )  # fmt: skip
 
