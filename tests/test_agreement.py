@@ -3,7 +3,7 @@
 import measured
 import pytest
 
-from mage import evidence
+from mage import evidence, tables
 from mage.errors import RequestError
 from mage.stats import agreement
 
@@ -44,6 +44,42 @@ def test_another_configuration_explains_and_is_named(change):
     (found,) = agreement.rows(*sessions([row(9.0, *searched)], [row(5.0, *searched, **change)]))
     assert found.word == "explained"
     assert found.why.startswith("other configuration: k (8 blocks of 128 threads, 32 registers, 0 bytes), then ")
+
+
+def cold(made, time):
+    return {**made, "kernels": [*made["kernels"], {**made["kernels"][0], "cache": "cold", "rounds_us": [[time] * 3] * 3}]}
+
+
+def test_what_differs_warm_and_agrees_cold_differs_by_the_cache():
+    (found,) = agreement.rows(*sessions([cold(row(50.0), 60.0)], [cold(row(52.0), 60.9)]))
+    assert found.word == "explained" and found.why == "only warm, so by what the cache holds: from a cold one 60.00, then 60.90"
+    (found,) = agreement.rows(*sessions([cold(row(50.0), 60.0)], [cold(row(52.0), 62.0)]))
+    assert found.word == "DISAGREES"
+    (found,) = agreement.rows(*sessions([cold(row(50.0), 60.0)], [row(52.0)]))
+    assert found.word == "DISAGREES"
+
+
+def test_the_table_lists_what_both_hold_the_unexplained_first_and_counts_the_rest():
+    large = {**row(20.0), "dims": [8192, 768], "at": "8192x768"}
+    one, other = sessions([row(9.0), row(4.0, "triton", "fixed"), large], [row(9.1), row(5.0, "triton", "fixed")])
+    view = tables.agreement(one, other)
+    assert view.frame[["Row", "Agrees"]].to_numpy().tolist() == [["gelu/triton:fixed", "no"], ["gelu/cuda:elementwise", "yes"]]
+    assert "1 rows at other shapes were not kept" in view.note
+    assert tables.agreement(one, other, operations=["matmul"]).frame.empty
+
+
+def test_the_table_of_sessions_on_two_devices_is_a_sentence():
+    view = tables.agreement(*sessions([row(9.0)], [row(9.0)], device={"kind": "gpu", "name": "NVIDIA L4"}))
+    assert view.frame.empty and "nothing to agree on" in view.empty
+
+
+@pytest.mark.parametrize("experiment", ["h200-006", "h200-010", "h200-011"])
+def test_the_retained_second_session_holds_every_row_at_its_own_shape(experiment):
+    first, again = evidence.load(experiment), evidence.load("h200-again")
+    kept = [one for one in agreement.rows(first, again) if one.word != agreement.ALONE]
+    timed = [one for one in first.results if one.at is None and one.kernels]
+    assert len(kept) == len(timed) and all(None not in (one.one_us, one.other_us) for one in kept)
+    assert sum(one.word == agreement.DISAGREES for one in kept) <= 1
 
 
 def test_no_time_is_explained_by_a_void_or_the_gate_and_by_nothing_else():

@@ -38,13 +38,13 @@ from mage.tables.results import claim, correctness, kernel_times, results
 from mage.tables.reuse import reuse_order
 from mage.tables.series import contracts, repeated, residency, steps, worse_tile
 from mage.tables.shapes import cross_check_timers, shapes
-from mage.tables.stability import attempts, controls, drift
+from mage.tables.stability import agreement, attempts, controls, drift
 from mage.tables.stages import requests, rewrites, stage_spans, stages
 from mage.tables.tiles import cross_check, search, tile_effect, tile_sweep
 from mage.tables.tuning import not_timed, searches
 
 __all__ = [
-    "access_census", "attempts", "claim", "claims_here", "code_census", "conditions", "contracts", "controls",
+    "access_census", "agreement", "attempts", "claim", "claims_here", "code_census", "conditions", "contracts", "controls",
     "correctness", "counters", "cross_check", "cross_check_timers", "drift", "gate", "host_costs", "kernel_code", "kernel_times",
     "launch_cost", "launch_graph", "launch_matched", "launch_modes", "modes_here", "norm_census", "not_timed", "observations", "refused",
     "repeated", "requests", "residency", "results", "reuse_order", "rewrites", "search", "searches", "session", "shapes",

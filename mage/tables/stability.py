@@ -1,11 +1,15 @@
-"""How far a number may be trusted: attempts with their instrument, controls with their band, and drift."""
+"""How far a number may be trusted: attempts with their instrument, a second session, controls with their band, and drift."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pandas as pd
+
 from mage import stats
+from mage.errors import RequestError
 from mage.evidence.schema import Evidence
+from mage.stats import agreement as sessions
 from mage.tables.rows import QUANTITIES, implementation, operation, pick, table
 from mage.views import rounding
 from mage.views.display import TableView
@@ -36,6 +40,38 @@ def attempts(evidence: Evidence, *, operations: Chosen = None) -> TableView:
         units={**dict.fromkeys(times, "µs"), "Slower by": "%"}, formats={**dict.fromkeys(times, ".2f"), "Slower by": ".1f"},
         row_heads=2, missing="one value, no range",
         note="Single runs during development, whose captures were not kept. The last column is arithmetic, not a verdict.",
+    )  # fmt: skip
+
+
+def agreement(evidence: Evidence, other: Evidence, *, operations: Chosen = None) -> TableView:
+    """Warm kernel times of every row beside those that another session on the same device took.
+
+    What ``other`` does not hold is counted below; where the two cannot be held beside each other, a sentence says why.
+    """
+    columns = ["Row", "Kernel time", "In the other", "Difference", "Agrees", "Why not"]
+    reason, found = None, []
+    try:
+        found = sessions.rows(evidence, other)
+    except RequestError as error:
+        reason = f"{str(error)[:1].upper()}{str(error)[1:]}."
+    chosen = {row.key for row in pick(evidence.results, operations)}
+    found = [row for row in found if row.key in chosen]
+    both = [row for row in found if row.word != sessions.ALONE]
+    records = [
+        {
+            "Row": row.key, "Kernel time": row.one_us, "In the other": row.other_us, "Difference": row.difference_pct,
+            "Agrees": {sessions.AGREES: "yes", sessions.EXPLAINED: "explained"}.get(row.word, "no"), "Why not": row.why,
+        }
+        for row in sorted(both, key=lambda row: [sessions.DISAGREES, sessions.EXPLAINED, sessions.AGREES].index(row.word))
+    ]  # fmt: skip
+    alone = f" {len(found) - len(both)} rows at other shapes were not kept of it." if len(found) > len(both) else ""
+    return TableView(
+        "agreement", pd.DataFrame(records, columns=columns), f"Two sessions on one device: {evidence.experiment} and {other.experiment}",
+        units={**dict.fromkeys(columns[1:3], "µs"), "Difference": "%"},
+        formats={**dict.fromkeys(columns[1:3], ".2f"), "Difference": "+.1f"}, missing="–",
+        empty=reason or f"Nothing in {evidence.experiment} matches the selection.",
+        note=f"Medians, warm. Agrees: within {100 * sessions.WITHIN:.0f} %, or {sessions.WITHIN_US} µs where that is more. "
+        f"The other session was taken {other.when:%Y-%m-%d %H:%M} UTC.{alone}",
     )  # fmt: skip
 
 
