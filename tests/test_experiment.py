@@ -1,6 +1,7 @@
 """A measurement: taken for real on this machine's CPU, and its rules on records that were made up to break them."""
 
 import math
+import os
 from dataclasses import replace
 from random import Random
 
@@ -21,6 +22,8 @@ from mage.stats import verdicts
 
 SMALL = {"matmul": (32, 32, 32), "gelu": (16, 64), "layernorm": (16, 64), "triangle": (8, 4), "neighbor": (32, 8, 100)}
 ROUNDS = 12
+A_DEVICE = {"CUDA_VISIBLE_DEVICES": f"experiment-{os.getpid()}"}
+"""A name of its own for the device, which tests beside this one measure on too."""
 
 
 # --- on this machine -----------------------------------------------------------------------------------------------
@@ -78,7 +81,7 @@ def test_the_record_can_be_written_and_read_back(measured, tmp_path):
 def test_measure_writes_evidence_and_prints_its_table(tiny_tree, run_mage):
     tiny_tree.note()
     tiny_tree.params("here-tiny", operations=["gelu"], implementations=["pytorch", "numpy"])
-    result = run_mage("measure", "here-tiny", root=tiny_tree.root)
+    result = run_mage("measure", "here-tiny", root=tiny_tree.root, env=A_DEVICE)
     assert result.rc == 0, result.said
     assert "gelu" in result.stdout and "wall time" in result.stdout
     assert evidence.read(tiny_tree.output("here-tiny") / "evidence.json").experiment == "here-tiny"
@@ -88,12 +91,12 @@ def test_measure_writes_evidence_and_prints_its_table(tiny_tree, run_mage):
 def test_a_measurement_that_cannot_be_is_refused(tiny_tree, run_mage, name, said):
     tiny_tree.note()
     tiny_tree.params("z9000-001", operations=["gelu"])
-    result = run_mage("measure", name, root=tiny_tree.root)
+    result = run_mage("measure", name, root=tiny_tree.root, env=A_DEVICE)
     assert result.rc == 2 and said in result.message
 
 
 def test_published_evidence_is_not_measured_anew(run_mage):
-    result = run_mage("measure", "mage-006")
+    result = run_mage("measure", "mage-006", env=A_DEVICE)
     assert result.rc == 2 and "published" in result.message
 
 

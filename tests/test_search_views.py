@@ -284,7 +284,7 @@ def test_a_session_is_read_with_the_retained_searches_of_its_device():
     from mage import evidence
 
     kept = evidence.load("h200-tune")
-    assert not kept.results and len(kept.searches) == 11  # ten kernels, and the twelve published tiles
+    assert not kept.results and len(kept.searches) == 12  # ten kernels, the parameters of banks, and the twelve published tiles
     session = mage.with_searches(evidence.load("h200-004"))
     assert session.searches == kept.searches
     elsewhere = evidence.load("h200-004")

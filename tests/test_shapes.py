@@ -1,6 +1,7 @@
 """Shapes beside an operation's own: asked for by a params file, measured in the same rounds, told apart everywhere."""
 
 import functools
+import os
 
 import measured as made_up
 import pytest
@@ -20,6 +21,8 @@ LISTED = {
     "neighbor": [{"dims": [32, 8, 100], "inputs": "power-law"}],
 }
 SMALL = {"matmul": (32, 32, 32), "neighbor": (32, 8, 100)}
+A_DEVICE = {"CUDA_VISIBLE_DEVICES": f"shapes-{os.getpid()}"}
+"""A name of its own for the device, which tests beside this one measure on too."""
 
 
 # --- asked for ---------------------------------------------------------------------------------------------------
@@ -73,13 +76,13 @@ def test_a_params_file_lists_shapes_and_no_note_reads_them(tiny_tree, run_mage):
     tiny_tree.note()
     asked = {"operations": ["gelu"], "implementations": ["pytorch", "numpy"]}
     tiny_tree.params("here-tiny", **asked, shapes={"gelu": [[8, 64]]}, shape_rows=["numpy"])
-    result = run_mage("measure", "here-tiny", root=tiny_tree.root)
+    result = run_mage("measure", "here-tiny", root=tiny_tree.root, env=A_DEVICE)
     assert result.rc == 0, result.said
     found = evidence.read(tiny_tree.output("here-tiny") / "evidence.json")
     assert [row.key for row in found.results] == ["gelu/pytorch", "gelu/numpy", "gelu/numpy@8x64"]
     assert found.results[-1].dims == (8, 64) and "gelu/numpy@8x64" not in result.stderr
     tiny_tree.params("here-tiny", operations=["gelu"], shapes={"gelu": [[8]]})
-    refused = run_mage("measure", "here-tiny", root=tiny_tree.root)
+    refused = run_mage("measure", "here-tiny", root=tiny_tree.root, env=A_DEVICE)
     assert refused.rc == 2 and "params/here-tiny.yaml: shapes: gelu: dims has 1 entries" in refused.message
 
 

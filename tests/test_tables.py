@@ -26,7 +26,8 @@ def made(name: str, record: Evidence, records: dict[str, Evidence], **selection)
     """A table by name, whatever else it needs beside ``record``, with as much of ``selection`` as it takes."""
     function = getattr(tables, name)
     taken = {key: value for key, value in selection.items() if key in inspect.signature(function).parameters}
-    more = {"drift": [list(records.values())], "claim": [records["mage-003"]], "claims_here": [list(records.values())]}.get(name, [])
+    every, third = [list(records.values())], [records["mage-003"]]
+    more = {"drift": every, "agreement": third, "claim": third, "claims_here": every}.get(name, [])
     if name == "claims_here":
         taken["note"] = "load-in-flight"
     first = [record] if name in ("conditions", "observations") else record

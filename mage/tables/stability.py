@@ -10,6 +10,7 @@ from mage import stats
 from mage.errors import RequestError
 from mage.evidence.schema import Evidence
 from mage.stats import agreement as sessions
+from mage.tables.measured import no_samples
 from mage.tables.rows import QUANTITIES, implementation, operation, pick, table
 from mage.views import rounding
 from mage.views.display import TableView
@@ -49,9 +50,9 @@ def agreement(evidence: Evidence, other: Evidence, *, operations: Chosen = None)
     What ``other`` does not hold is counted below; where the two cannot be held beside each other, a sentence says why.
     """
     columns = ["Row", "Kernel time", "In the other", "Difference", "Agrees", "Why not"]
-    reason, found = None, []
+    reason, found = no_samples(evidence) or no_samples(other), []
     try:
-        found = sessions.rows(evidence, other)
+        found = [] if reason else sessions.rows(evidence, other)
     except RequestError as error:
         reason = f"{str(error)[:1].upper()}{str(error)[1:]}."
     chosen = {row.key for row in pick(evidence.results, operations)}
