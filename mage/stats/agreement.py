@@ -2,10 +2,11 @@
 
 Two sessions on one device agree on a row within 2 %, or 0.1 µs where that is more. A row that does not agree is
 explained where another kernel ran, or the same one in another configuration: a search may pick differently each
-time. It is explained as well where the two agree from a cold cache: then only what the cache holds of its data, or where
-in it, can differ, and a session does not choose the physical addresses of its buffers. A row without a time is
-explained by its gate or its voids. Whatever is left is unexplained. A row that only one session has is listed with what
-the other one lacks: there is nothing to agree on. No verdict is drawn from two sessions.
+time. It is explained as well where the two agree from a cold cache within the same bound: what is left to differ is what
+the cache holds of its data, or where in it, and a session does not choose the physical addresses of its buffers. That is
+a diagnosis by the record; what a cache holds is not measured. A row without a time is explained by its gate or its
+voids. Whatever is left is unexplained. A row that only one session has is listed with what the other one lacks: there
+is nothing to agree on. No verdict is drawn from two sessions.
 """
 
 from __future__ import annotations
@@ -99,7 +100,8 @@ def _row(mine: Result, yours: Result, one: Evidence, other: Evidence) -> Row:
         return Row(word=EXPLAINED, why=f"other configuration: {before}, then {after}", **made)
     cold = [_time(result, "cold") for result in (mine, yours)]
     if None not in cold and _close(*cold):
-        return Row(word=EXPLAINED, why=f"only warm, so by what the cache holds: from a cold one {cold[0]:.2f}, then {cold[1]:.2f}", **made)
+        why = f"warm only: from a cold cache {cold[0]:.2f} and {cold[1]:.2f} µs, so what the cache holds of its data differs"
+        return Row(word=EXPLAINED, why=why, **made)
     return Row(word=DISAGREES, why="the same kernels in the same configuration", **made)
 
 
