@@ -65,13 +65,24 @@ def test_the_table_lists_what_both_hold_the_unexplained_first_and_counts_the_res
     one, other = sessions([row(9.0), row(4.0, "triton", "fixed"), large], [row(9.1), row(5.0, "triton", "fixed")])
     view = tables.agreement(one, other)
     assert view.frame[["Row", "Agrees"]].to_numpy().tolist() == [["gelu/triton:fixed", "no"], ["gelu/cuda:elementwise", "yes"]]
-    assert "1 rows at other shapes were not kept" in view.note
-    assert tables.agreement(one, other, operations=["matmul"]).frame.empty
+    assert "Rows of made-up-001 that made-up-002 has not: 1." in view.note
+    chosen = tables.agreement(one, other, operations=["matmul"])
+    assert chosen.frame.empty and "matches the selection" in chosen.empty
+
+
+def test_the_table_counts_no_row_that_only_the_other_has():
+    norm, elsewhere = {**row(3.0), "operation": "layernorm"}, {**row(5.0), "dims": [128, 768]}
+    one, other = sessions([row(9.0), norm], [row(9.0), elsewhere])
+    assert "has not: 1." in tables.agreement(one, other).note
+    assert "has not" not in tables.agreement(one, other, operations=["gelu"]).note
+    chosen = tables.agreement(one, other, operations=["layernorm"])
+    assert chosen.frame.empty and chosen.empty == "made-up-002 has none of these rows."
 
 
 def test_the_table_of_sessions_on_two_devices_is_a_sentence():
     view = tables.agreement(*sessions([row(9.0)], [row(9.0)], device={"kind": "gpu", "name": "NVIDIA L4"}))
     assert view.frame.empty and "nothing to agree on" in view.empty
+    assert "one device" not in view.caption
 
 
 @pytest.mark.parametrize("experiment", ["h200-006", "h200-010", "h200-011"])

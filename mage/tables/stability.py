@@ -56,7 +56,8 @@ def agreement(evidence: Evidence, other: Evidence, *, operations: Chosen = None)
     except RequestError as error:
         reason = f"{str(error)[:1].upper()}{str(error)[1:]}."
     chosen = {row.key for row in pick(evidence.results, operations)}
-    found = [row for row in found if row.key in chosen]
+    # Those of the evidence come first; what only the other has is none of its rows.
+    found = [row for row in found[: len(evidence.results)] if row.key in chosen]
     both = [row for row in found if row.word != sessions.ALONE]
     records = [
         {
@@ -65,12 +66,14 @@ def agreement(evidence: Evidence, other: Evidence, *, operations: Chosen = None)
         }
         for row in sorted(both, key=lambda row: [sessions.DISAGREES, sessions.EXPLAINED, sessions.AGREES].index(row.word))
     ]  # fmt: skip
-    alone = f" {len(found) - len(both)} rows at other shapes were not kept of it." if len(found) > len(both) else ""
+    alone = f" Rows of {evidence.experiment} that {other.experiment} has not: {len(found) - len(both)}." if len(found) > len(both) else ""
+    nothing = f"{other.experiment} has none of these rows." if found else f"Nothing in {evidence.experiment} matches the selection."
     return TableView(
-        "agreement", pd.DataFrame(records, columns=columns), f"Two sessions on one device: {evidence.experiment} and {other.experiment}",
+        "agreement", pd.DataFrame(records, columns=columns),
+        f"Two sessions{'' if reason else ' on one device'}: {evidence.experiment} and {other.experiment}",
         units={**dict.fromkeys(columns[1:3], "µs"), "Difference": "%"},
         formats={**dict.fromkeys(columns[1:3], ".2f"), "Difference": "+.1f"}, missing="–",
-        empty=reason or f"Nothing in {evidence.experiment} matches the selection.",
+        empty=reason or nothing,
         note=f"Medians, warm. Agrees: within {100 * sessions.WITHIN:.0f} %, or {sessions.WITHIN_US} µs where that is more. "
         f"The other session was taken {other.when:%Y-%m-%d %H:%M} UTC.{alone}",
     )  # fmt: skip
