@@ -123,7 +123,8 @@ def test_code_stands_beside_its_source():
         ("matmul_banks", ["slabs_body(const", "struct Copies", "struct Plan", "using BanksPlan ="], ["using WidePlan", "registers_body"]),
         ("matmul_registers", ["registers_body(const", "shared_read(const"], ["slabs_body", "matmul_registers_merged("]),
         ("layernorm_team", ["team_row(const", "struct Share"], ["registers_rows("]),
-        ("neighbor_warp", ["warp_row(const", " sum_of_edges(const"], ["neighbor_quad("]),
+        ("neighbor_warp", ["warp_row(const", " sum_of_edges(const", " lean_sum_of_edges(const"], ["neighbor_quad(", "balanced_rows"]),
+        ("neighbor_hubs", ["balanced_rows(const", "warp_row(const", " lean_sum_of_edges(const"], ["neighbor_lean(", "unsigned quads);"]),
         ("matmul_tiled", ["matmul_tiled(const"], ["slabs_body", "load_quad"]),
     ],
 )
