@@ -438,6 +438,20 @@ def test_both_published_pipeline_defects_are_refused_anywhere():
         assert result.checks["every element"] is False
 
 
+@pytest.mark.skipif(hostcuda.compiler() is None, reason="no C++ compiler here")
+@pytest.mark.parametrize(
+    ("name", "stage", "remark"),
+    [("layernorm", "scalars", None), ("neighbor", "balanced", None), ("neighbor", "hubs", None), ("triangle", "tiles", "elementwise")],
+)
+def test_a_stage_that_declines_is_gated_where_it_does_the_work_or_says_who_did(name, stage, remark):
+    """Whole quads, short rows and few tiles are left to another stage, which then is what passed."""
+    row = next(one for one in implementations.available(name, "cpu") if one.variant == stage)
+    result = gating.check(gating.representative(row), row, "cpu")
+    assert (result.passed, result.which) == (PASSED, f"{name}_{remark or stage}")
+    (shown,) = mage.tables.gate([result]).frame["Remark"]
+    assert shown == (remark and f"computed by {remark}")
+
+
 def test_compare_lists_every_implementation_with_its_verdict():
     table = mage.compare("gelu", dims=(31, 70))
     listed = list(zip(table["implementation"], table["variant"], strict=True))

@@ -134,14 +134,22 @@ def fits(case: Case, row: Row, every_compiled: bool = False) -> bool:
 
 def representative(row: Row) -> Case:
     """One shape to gate an implementation at, small where it is simulated: one that a CUDA C++ stage takes itself,
-    not through its fallback."""
+    not through its fallback, if there is any."""
     if row.implementation == "cuda" and row.where in (HOST, implementations.GPU):
         for case in (case for case in CASES if case.operation == row.operation):
-            if fits(case, row) and cuda_stages.choose(row.operation, row.variant, case.dims).stage.name == row.variant:
+            if fits(case, row) and _takes(row, case):
                 return case
     if row.where in (HOST, INTERPRETER):
         return small(row.operation)
     return next(case for case in CASES if case.operation == row.operation)
+
+
+def _takes(row: Row, case: Case) -> bool:
+    """Whether the stage computes this case itself; some stages say so only once they have seen the inputs."""
+    if cuda_stages.choose(row.operation, row.variant, case.dims).stage.name != row.variant:
+        return False
+    make = case.make_inputs or operations.get(row.operation).make_inputs
+    return cuda_stages.choose(row.operation, row.variant, case.dims, make(case.dims)).stage.name == row.variant
 
 
 def here(

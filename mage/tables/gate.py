@@ -72,7 +72,14 @@ def refused(results: Mapping[str, GateResult]) -> TableView:
 
 def _remark(result: GateResult) -> str | None:
     parts = [f"mean {mean}: {verdict}" for mean, verdict in result.means.items() if verdict != "passed"]
-    return "; ".join(filter(None, [result.reason, *parts])) or None
+    return "; ".join(filter(None, [_other_kernel(result), result.reason, *parts])) or None
+
+
+def _other_kernel(result: GateResult) -> str | None:
+    """Which stage or form computed the shape, if the one that was asked for left it to that."""
+    if result.implementation != "cuda" or not result.which or result.which == f"{result.operation}_{result.variant}":
+        return None
+    return f"computed by {result.which.removeprefix(f'{result.operation}_')}"
 
 
 def _scientific(value: float | None) -> str | None:
