@@ -1,5 +1,6 @@
 """What a measured session says: verdicts, published claims, voids and limits, from real evidence and from made-up records."""
 
+import json
 import re
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import measured
 import pytest
 from test_figures import faults, words
 
-from mage import evidence, figures, tables
+from mage import evidence, figures, paths, tables
 from mage.claims import replication
 from mage.errors import RequestError
 from mage.stats import judged, own_stages
@@ -285,3 +286,32 @@ def test_reading_evidence_for_a_note_imports_nothing_that_measures():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert re.fullmatch(r"\[\]\s*", done.stdout), done.stdout
+
+
+# --- what a session found beside times -------------------------------------------------------------------------------
+
+
+def lines(path) -> list[dict]:
+    """The rows of an evidence file, read without the library."""
+    return json.loads(path.read_text("utf-8"))["results"]
+
+
+def test_the_gate_of_a_session_is_shown_row_by_row(h200):
+    kept = lines(paths.RETAINED / h200.experiment / "evidence.json")
+    view = tables.correctness(h200)
+    assert sorted(view.frame["Error"]) == sorted(row["gate"]["max_abs_err"] for row in kept)
+    of_cutile = [row["gate"]["max_abs_err"] for row in kept if (row["operation"], row["implementation"]) == ("matmul", "cutile")]
+    chosen = tables.correctness(h200, operations=["matmul"], implementations=["cutile"])
+    assert chosen.frame["Error"].tolist() == pytest.approx(of_cutile) and set(chosen.frame["Tolerance"]) == {1e-4}
+
+
+def test_what_the_kernels_of_a_session_ask_for_is_shown_a_kernel_a_row(h200):
+    kept = lines(paths.RETAINED / h200.experiment / "evidence.json")
+    launches = [one for row in kept for one in row["kernels"] if (one["mode"], one["cache"]) == ("awaited", "warm")]
+    frame = tables.requests(h200).frame
+    assert sorted(zip(frame["Registers"], frame["Shared memory"], strict=True)) == sorted(
+        (one["registers"], one["shared_bytes"]) for one in launches
+    )
+    assert frame["Kernel"].str.len().max() < 160 and not frame["Kernel"].str.contains("at::|anonymous|_Kt").any()
+    of_gelu = frame[(frame["Operation"] == "Bias\u00a0+\u00a0GELU") & (frame["Implementation"] == "PyTorch")]
+    assert of_gelu["Kernel"].str.replace("\u200b", "").tolist() == ["elementwise_kernel<…>", "vectorized_elementwise_kernel<…>"]

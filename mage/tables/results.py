@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mage import stats
 from mage.evidence.schema import Evidence
+from mage.stats import judged
 from mage.tables.rows import implementation, left_out, operation, pick, sentences, shape, short, table
 from mage.views import palette, selection
 from mage.views.display import TableView
@@ -139,8 +140,12 @@ def claim(
     )  # fmt: skip
 
 
-def correctness(evidence: Evidence, *, operations: Chosen = None) -> TableView:
-    """Largest absolute difference from the reference, by operation, as published with the timings."""
+def correctness(evidence: Evidence, *, operations: Chosen = None, implementations: Chosen = None) -> TableView:
+    """Largest absolute difference from the reference: by operation, as published with the timings, or of each row of
+    a session, as its gate found it. ``implementations`` are of a session's rows.
+    """
+    if judged.measured(evidence):
+        return _gated(evidence, operations, implementations)
     errors = evidence.correctness.max_abs_error if evidence.correctness else {}
     columns = {name: f"Error, {name.replace('_', ' ')}" for name in errors}
     wanted = selection.words("operations", operations)
@@ -158,6 +163,27 @@ def correctness(evidence: Evidence, *, operations: Chosen = None) -> TableView:
         "correctness", records, ["Operation", *numbers], "Largest absolute difference from PyTorch with TF32 off",
         evidence, errors, "correctness figures", formats=dict.fromkeys(numbers, ".2e"),
         note="The tolerance is absolute; the check also allows the same share of the reference's magnitude.",
+    )  # fmt: skip
+
+
+def _gated(evidence: Evidence, operations: Chosen, implementations: Chosen) -> TableView:
+    records = [
+        {
+            "Operation": operation(row.result),
+            "Implementation": implementation(row.result),
+            "Error": row.result.max_abs_error,
+            "Tolerance": evidence.method.atol,
+        }
+        for row in selection.rows(evidence, operations, implementations)
+        if row.result.max_abs_error is not None
+    ]
+    return table(
+        "correctness", records, ["Operation", "Implementation", "Error", "Tolerance"],
+        "Largest absolute difference from PyTorch with TF32 off",
+        evidence, [row for row in evidence.results if row.max_abs_error is not None], "correctness figures",
+        formats={"Error": ".2e", "Tolerance": ".2e"}, row_heads=2,
+        note=f"Of the gate before the clock, in the session of {evidence.experiment}. The tolerance is absolute; the check "
+        "also allows the same share of the reference's magnitude.",
     )  # fmt: skip
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
-from mage.evidence.schema import Evidence
+from mage.evidence.schema import Evidence, KernelLaunch, Result
 from mage.stats import judged, own_stages
 from mage.tables.rows import implementation, operation, pick, sentences, table, written
 from mage.views import selection
@@ -96,7 +97,7 @@ def rewrites(evidence: Evidence, *, operations: Chosen = None, implementations: 
 
 
 def requests(evidence: Evidence, *, operations: Chosen = None, implementations: Chosen = None) -> TableView:
-    """What every captured kernel asks of a multiprocessor."""
+    """What every captured kernel asks of a multiprocessor: as published, or of a session the kernels of each row's call."""
     columns = [
         "Operation", "Implementation", "Kernel", "Blocks", "Threads", "Registers", "Shared memory", "Remark",
     ]  # fmt: skip
@@ -113,11 +114,41 @@ def requests(evidence: Evidence, *, operations: Chosen = None, implementations: 
         }
         for row in pick(evidence.resources, operations, implementations)
     ]
+    if judged.measured(evidence):
+        chosen = [row.result for row in selection.rows(evidence, operations, implementations)]
+        columns.remove("Remark")
+        records = [_launched(result, launch) for result in chosen for launch in _launches(result)]
     return table(
         "requests", records, columns, "Resource request of each captured kernel",
-        evidence, evidence.resources, "resource requests",
+        evidence, evidence.resources or [launch for row in evidence.results for launch in _launches(row)], "resource requests",
         units={"Shared memory": "bytes"}, row_heads=3, missing="no remark", note=PER,
     )  # fmt: skip
+
+
+def _launches(result: Result) -> list[KernelLaunch]:
+    """The kernels of one call; they were captured in other modes too."""
+    return [launch for launch in result.kernels if (launch.mode, launch.cache) == ("awaited", "warm")]
+
+
+def _launched(result: Result, launch: KernelLaunch) -> dict:
+    return {
+        "Operation": operation(result),
+        "Implementation": implementation(result),
+        "Kernel": _breaking(written(_own_name(launch.name))),
+        "Blocks": math.prod(launch.grid),
+        "Threads": math.prod(launch.block),
+        "Registers": launch.registers,
+        "Shared memory": launch.shared_bytes,
+    }
+
+
+def _own_name(name: str) -> str:
+    """A kernel's own name, where a compiler wrote all that it is made for behind it: C++ parameters and template
+    arguments but the simplest, namespaces, and what cuTile tells of arrays and constants."""
+    found = re.match(r"void (?:(?:\w+|\(anonymous namespace\))::)*(\w+)(<\w+>|<)?", name)
+    if not found:
+        return re.sub(r"_Kt\d+_.*", "", name)
+    return found[1] + ("<…>" if found[2] == "<" else found[2] or "")
 
 
 def _breaking(name: str) -> str:
