@@ -91,3 +91,8 @@ def written(text: str) -> str:
 def shape(dims: Sequence[int]) -> str:
     """An operation's dims on one line."""
     return selection.shape(dims).replace(" ", "\u202f")
+
+
+def breaking(text: str, longest: int = 24) -> str:
+    """Names of more than ``longest`` characters in ``text`` with places at which a line may end, so that a column can be narrow."""
+    return re.sub(rf"\S{{{longest + 1},}}", lambda word: re.sub(r"(?<=[_/:@-])(?=\w)", "\u200b", word[0]), text)

@@ -11,7 +11,7 @@ from mage.errors import RequestError
 from mage.evidence.schema import Evidence
 from mage.stats import agreement as sessions
 from mage.tables.measured import no_samples
-from mage.tables.rows import QUANTITIES, implementation, operation, pick, table
+from mage.tables.rows import QUANTITIES, breaking, implementation, operation, pick, table
 from mage.views import rounding
 from mage.views.display import TableView
 from mage.views.selection import Chosen
@@ -61,8 +61,9 @@ def agreement(evidence: Evidence, other: Evidence, *, operations: Chosen = None)
     both = [row for row in found if row.word != sessions.ALONE]
     records = [
         {
-            "Row": row.key, "Kernel time": row.one_us, "In the other": row.other_us, "Difference": row.difference_pct,
-            "Agrees": {sessions.AGREES: "yes", sessions.EXPLAINED: "explained"}.get(row.word, "no"), "Why not": row.why,
+            "Row": breaking(row.key), "Kernel time": row.one_us, "In the other": row.other_us, "Difference": row.difference_pct,
+            "Agrees": {sessions.AGREES: "yes", sessions.EXPLAINED: "explained"}.get(row.word, "no"),
+            "Why not": row.why and breaking(row.why),
         }
         for row in sorted(both, key=lambda row: [sessions.DISAGREES, sessions.EXPLAINED, sessions.AGREES].index(row.word))
     ]  # fmt: skip

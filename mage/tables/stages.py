@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from mage.evidence.schema import Evidence, KernelLaunch, Result
 from mage.stats import judged, own_stages
-from mage.tables.rows import implementation, operation, pick, sentences, table, written
+from mage.tables.rows import breaking, implementation, operation, pick, sentences, table, written
 from mage.views import selection
 from mage.views.display import TableView
 from mage.views.selection import Chosen
@@ -105,7 +105,7 @@ def requests(evidence: Evidence, *, operations: Chosen = None, implementations: 
         {
             "Operation": operation(row),
             "Implementation": implementation(row),
-            "Kernel": _breaking(written(row.kernel)),
+            "Kernel": breaking(written(row.kernel)),
             "Blocks": math.prod(row.grid),
             "Threads": math.prod(row.block),
             "Registers": row.registers,
@@ -134,7 +134,7 @@ def _launched(result: Result, launch: KernelLaunch) -> dict:
     return {
         "Operation": operation(result),
         "Implementation": implementation(result),
-        "Kernel": _breaking(written(_own_name(launch.name))),
+        "Kernel": breaking(written(_own_name(launch.name)), longest=15),
         "Blocks": math.prod(launch.grid),
         "Threads": math.prod(launch.block),
         "Registers": launch.registers,
@@ -149,11 +149,6 @@ def _own_name(name: str) -> str:
     if not found:
         return re.sub(r"_Kt\d+_.*", "", name)
     return found[1] + ("<…>" if found[2] == "<" else found[2] or "")
-
-
-def _breaking(name: str) -> str:
-    """A long name of a kernel with places at which a line may end: a library's can be wider than a page's column."""
-    return name.replace("_", "_\u200b") if len(name) > 24 else name
 
 
 def _chosen(stages: Sequence, operations: Chosen, implementations: Chosen) -> list:
