@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mage.errors import EvidenceError, RequestError
-from mage.evidence.schema import Result
+from mage.evidence.schema import KernelLaunch, Result
 from mage.notes import vocabulary
 
 PUBLISHED = ("mean", "fastest-round", "slowest-round")
@@ -75,6 +75,11 @@ def samples(result: Result, quantity: str, *, mode: str = "awaited", cache: str 
     if len(lengths) > 1:
         raise EvidenceError(f"{result.key}: its kernels were recorded for different numbers of calls, so they cannot be added")
     return [sum(parts) for parts in zip(*chosen, strict=True)]
+
+
+def launches(result: Result) -> list[KernelLaunch]:
+    """The kernels of one warm call of a measured result, in their order; they were recorded from a cold cache too."""
+    return [one for one in result.kernels if (one.mode, one.cache) == ("awaited", "warm")]
 
 
 def check(statistic: str, where: str = "", allowed: Sequence[str] = vocabulary.STATISTICS) -> None:

@@ -107,10 +107,9 @@ def _row(mine: Result, yours: Result, one: Evidence, other: Evidence) -> Row:
 
 def ran(result: Result) -> str:
     """The kernels of a warm call and how each was configured, in words: what a search picked can be told by it."""
-    taken = [one for one in result.kernels if (one.mode, one.cache) == ("awaited", "warm")]
     return ", ".join(
         f"{one.name[:60]} ({_times(one.grid)} blocks of {_times(one.block)} threads, {one.registers} registers, {one.shared_bytes} bytes)"
-        for one in taken
+        for one in stats.launches(result)
     )
 
 

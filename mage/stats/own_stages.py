@@ -87,7 +87,7 @@ def _shown(stage: Stage) -> Shown:
 
 def _stage(record: Evidence, row: Result, changed: str) -> Stage | None:
     kernel, span = (stats.value(row, quantity, "median") for quantity in ("kernel_us", "span_us"))
-    launch = next((one for one in row.kernels if (one.mode, one.cache) == ("awaited", "warm")), None)
+    launch = next(iter(stats.launches(row)), None)
     if kernel is None or launch is None:
         return None
     return Stage(

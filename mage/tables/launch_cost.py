@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from mage.evidence.schema import Evidence, Result
-from mage.stats import judged
+from mage.stats import judged, verdicts
 from mage.tables.measured import no_samples
 from mage.tables.rows import left_out, operation, sentences
 from mage.views import palette, selection
@@ -28,11 +28,8 @@ def over_empty_us(result: Result, empty_us: Mapping[int, float]) -> float | None
 
     Within a round, since both are submitted by the same host and move with its clock.
     """
-    taken = next((one for one in result.spans if (one.mode, one.cache) == ("awaited", "warm")), None)
-    if taken is None:
-        return None
-    numbered = zip(taken.rounds or range(len(taken.rounds_us)), taken.rounds_us, strict=True)
-    over = [float(np.median(samples)) - empty_us[number] for number, samples in numbered if number in empty_us]
+    spans = verdicts.by_round(result, "span_us")
+    over = [span - empty_us[number] for number, span in spans.items() if number in empty_us]
     return float(np.median(over)) if over else None
 
 

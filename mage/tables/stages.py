@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 
+from mage import stats
 from mage.evidence.schema import Evidence, KernelLaunch, Result
 from mage.stats import judged, own_stages
 from mage.tables.rows import breaking, implementation, operation, pick, sentences, table, written
@@ -117,17 +118,12 @@ def requests(evidence: Evidence, *, operations: Chosen = None, implementations: 
     if judged.measured(evidence):
         chosen = [row.result for row in selection.rows(evidence, operations, implementations)]
         columns.remove("Remark")
-        records = [_launched(result, launch) for result in chosen for launch in _launches(result)]
+        records = [_launched(result, launch) for result in chosen for launch in stats.launches(result)]
     return table(
         "requests", records, columns, "Resource request of each captured kernel",
-        evidence, evidence.resources or [launch for row in evidence.results for launch in _launches(row)], "resource requests",
+        evidence, evidence.resources or [launch for row in evidence.results for launch in stats.launches(row)], "resource requests",
         units={"Shared memory": "bytes"}, row_heads=3, missing="no remark", note=PER,
     )  # fmt: skip
-
-
-def _launches(result: Result) -> list[KernelLaunch]:
-    """The kernels of one call; they were captured in other modes too."""
-    return [launch for launch in result.kernels if (launch.mode, launch.cache) == ("awaited", "warm")]
 
 
 def _launched(result: Result, launch: KernelLaunch) -> dict:
