@@ -526,7 +526,7 @@ def test_each_stage_of_the_kernel_files(stage, mode):
     inputs, expected = globals()[stage.operation](dims)
     out = np.full(expected.shape, np.nan, np.float32)
     before = [array.copy() for array in inputs]
-    report = launch(file, stage.kernel, stage.grid(dims), stage.block, [*inputs, out, *dims], cp_async=mode, shared=stage.dynamic)
+    report = launch(file, stage.kernel, stage.grid(dims), stage.block_at(dims), [*inputs, out, *dims], cp_async=mode, shared=stage.dynamic)
     np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-4)
     assert report.shared_bytes == stage.shared
     for array, copy in zip(inputs, before, strict=True):

@@ -6,7 +6,7 @@
 //     stage         what it is
 //     elementwise   one element a thread
 //     quads         two 128-bit loads a thread, both under way before any arithmetic; one formula less
-//     cached        quads without the word to the caches that X is read once, and with one bias for all of a thread
+//     cached        quads without the word to the caches that X is read once, in blocks as wide as a row
 //
 // elementwise takes every shape. The others need D to be a multiple of four and 16-byte aligned pointers.
 //
@@ -76,33 +76,27 @@ gelu_quads(const float* __restrict__ X, const float* __restrict__ bias, float* _
 // is. Unmarked, X is still there when the same matrix is read again, as any matrix is that one kernel writes and
 // the next one reads.
 //
-// A block takes QUADS times THREADS quads that lie side by side, a thread those THREADS apart. The width of a row
-// divides that distance (768: 192 quads a row), so all quads of a thread have the same bias, asked for first because
-// its address is the longest to work out. Other widths, and matrices too large for a cache, go to by_row.
+// A block takes 1536 quads that lie side by side, a thread two of them, 768 quads apart. The launch gives the block the
+// width of a row on x and rows on y (192 x 4 threads at 768 elements), so that no division by the width, for which every
+// load would wait, stands before the loads, and both quads of a thread have the same bias, as whole rows lie between
+// them. Widths that do not divide 768 quads go to by_row.
 
-template <unsigned THREADS, unsigned QUADS>
-__device__ __forceinline__ void gelu_side_by_side(const float* __restrict__ X, const float* __restrict__ bias,
-                                                  float* __restrict__ Y, int R, int D) {
-    const unsigned quads = D / 4, total = R * quads, first = blockIdx.x * (THREADS * QUADS) + threadIdx.x;
+constexpr unsigned SIDE_BY_SIDE = 768;
+
+extern "C" __global__ void __launch_bounds__(768)
+gelu_cached(const float* __restrict__ X, const float* __restrict__ bias, float* __restrict__ Y, int R, int D) {
+    const unsigned quads = D / 4, row = blockIdx.x * 2 * blockDim.y + threadIdx.y, first = row * quads + threadIdx.x;
     const float4* x = reinterpret_cast<const float4*>(X) + first;
     float4* y = reinterpret_cast<float4*>(Y) + first;
-    const float4 b = reinterpret_cast<const float4*>(bias)[threadIdx.x % quads];
+    const float4 b = reinterpret_cast<const float4*>(bias)[threadIdx.x];
 
-    if ((blockIdx.x + 1) * (THREADS * QUADS) <= total) {
-        float4 quad[QUADS];
-#pragma unroll
-        for (unsigned n = 0; n < QUADS; ++n) quad[n] = x[n * THREADS];
-#pragma unroll
-        for (unsigned n = 0; n < QUADS; ++n) y[n * THREADS] = gelu_of_sum(quad[n], b);
-    } else {
-        for (unsigned n = 0; n < QUADS; ++n)
-            if (first + n * THREADS < total) y[n * THREADS] = gelu_of_sum(x[n * THREADS], b);
+    if (row + blockDim.y < R) {
+        const float4 x_first = x[0], x_second = x[SIDE_BY_SIDE];
+        y[0] = gelu_of_sum(x_first, b);
+        y[SIDE_BY_SIDE] = gelu_of_sum(x_second, b);
+    } else if (row < R) {
+        y[0] = gelu_of_sum(x[0], b);
     }
-}
-
-extern "C" __global__ void __launch_bounds__(384, 5)
-gelu_cached(const float* __restrict__ X, const float* __restrict__ bias, float* __restrict__ Y, int R, int D) {
-    gelu_side_by_side<384, 2>(X, bias, Y, R, D);
 }
 
 // by_row, a form of cached: a block has 256 quads of one row, a thread one of them, which has its bias at any width. Blocks

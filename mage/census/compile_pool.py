@@ -71,7 +71,7 @@ def _key(job: Job) -> str:
     made_by = [asdict(job), dims, compiler(job), _makers(job.release != tile_releases.INSTALLED)]
     if job.implementation == "cuda":
         stage = cuda_stages.choose(job.operation, job.variant, dims).stage
-        made_by += [cuda.OPTIONS, stage.kernel, stage.grid(dims), stage.block]
+        made_by += [cuda.OPTIONS, stage.kernel, stage.grid(dims), stage.block_at(dims)]
     digest = hashlib.sha256(json.dumps(made_by, sort_keys=True).encode())
     for file in files:
         content = file.read_bytes() if file.is_file() else b"absent"

@@ -242,7 +242,7 @@ def prepare(
             f"cuda:{torch.cuda.current_device()}; prepare and run under `with torch.cuda.device({device.index})`"
         )
     binary = build(operation, device_arch(device), text, stage.defines)
-    return bind(binary, stage.kernel, tensors, dims, stage.grid(dims), stage.block, shared=stage.dynamic)
+    return bind(binary, stage.kernel, tensors, dims, stage.grid(dims), stage.block_at(dims), shared=stage.dynamic)
 
 
 def bind(

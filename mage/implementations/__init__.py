@@ -347,7 +347,7 @@ def _cuda(operation, about, dims, inputs, out, config, source, host) -> Call:
         out=out,
         run=run,
         grid=stage.grid(dims),
-        block=stage.block,
+        block=stage.block_at(dims),
         launches=1,
         note="; ".join(choice.reasons) or None,
         mean_over_std_limit=stage.mean_over_std_limit,
@@ -377,6 +377,6 @@ def _host_run(operation, stage, dims, tensors, source, host) -> Callable[[], Non
     arguments = [tensor.numpy() for tensor in tensors] + list(dims)
 
     def run():
-        hostcuda.launch(text, stage.kernel, stage.grid(dims), stage.block, arguments, shared=stage.dynamic, **host)
+        hostcuda.launch(text, stage.kernel, stage.grid(dims), stage.block_at(dims), arguments, shared=stage.dynamic, **host)
 
     return run

@@ -1,9 +1,9 @@
 """Every stage of the CUDA C++ kernels: how it is launched, what it can take, what was published for it.
 
-A stage is one kernel of ``kernels/cuda/<operation>.cu``. Its grid follows from the dims; its block and
-its static shared memory are fixed. A stage that cannot take a shape or an address says why, and names
-the stage that does its work instead; ``choose`` follows that chain, which ends at a stage that takes
-every legal shape. No CUDA, torch or GPU is needed to ask any of this.
+A stage is one kernel of ``kernels/cuda/<operation>.cu``. Its grid follows from the dims; its threads a block and its
+static shared memory are fixed. A stage that cannot take a shape or an address says why, and names the stage that does
+its work instead; ``choose`` follows that chain, which ends at a stage that takes every legal shape. No CUDA, torch or
+GPU is needed to ask any of this.
 """
 
 from __future__ import annotations
@@ -90,13 +90,20 @@ def _whole_quads(inputs: Mapping[str, object]) -> str | None:
     return "rows are whole quads, which are faster taken as such"
 
 
-_CACHED_ELEMENTS = 1 << 22
-"""Elements up to which gelu ``cached`` takes its quads side by side: X and Y then fill 32 MB, which many a cache holds."""
+_CACHED_QUADS = 768
+"""Threads of a block of gelu ``cached``, and quads between the two of a thread: a row's quads must divide them."""
 
 
 def _by_row(dims: Dims) -> str | None:
-    rows, width = dims
-    return None if 384 % (width // 4) == 0 and rows * width <= _CACHED_ELEMENTS else "by_row"
+    quads = dims[1] // 4
+    # 256 quads are a whole block of by_row, and its smaller blocks fill a device more evenly.
+    return None if _CACHED_QUADS % quads == 0 and quads != 256 else "by_row"
+
+
+def _rows_of_quads(dims: Dims) -> Grid:
+    """The quads of a row on x, rows on y."""
+    quads = dims[1] // 4
+    return (quads, _CACHED_QUADS // quads, 1)
 
 
 def _by_row_grid(dims: Dims) -> Grid:
@@ -229,8 +236,9 @@ _ALL = (
     ),
     Stage(
         operation="gelu", name="cached",
-        changed="X not marked as read once, one bias for both quads of a thread, and an order for every width",
-        grid=_elements(lambda dims: _ceil(dims[0] * dims[1], 4), a_block=768), block=(384, 1, 1),
+        changed="X not marked as read once, blocks as wide as a row, and an order for every other width",
+        grid=_elements(lambda dims: _ceil(dims[0] * dims[1], 4), a_block=2 * _CACHED_QUADS), block=(_CACHED_QUADS, 1, 1),
+        arranged=_rows_of_quads,
         refuses=_by_row_fits, quads=True, fallback="quads", form=_by_row,
     ),
     Stage(

@@ -39,7 +39,8 @@ class Stage:
     """One kernel, and all that its launch needs to know.
 
     ``grid(dims)`` in blocks, ``block`` in threads, ``shared`` static bytes a block, ``dynamic`` the bytes a
-    block is launched with on top (more than 48 KiB together need the dynamic kind). ``refuses(dims)``
+    block is launched with on top (more than 48 KiB together need the dynamic kind). ``arranged(dims)`` is the block
+    where its axes follow from the dims; its threads are as many as those of ``block`` (``block_at`` asks both). ``refuses(dims)``
     says why a shape cannot be taken, or None; ``declines(inputs)`` why another stage is the better one for these
     values, which it could take all the same. ``quads``: the kernel makes 128-bit accesses to every
     float tensor, so each must be 16-byte aligned. ``fallback`` is the stage that takes over. ``changed``
@@ -63,6 +64,7 @@ class Stage:
     changed: str
     grid: Callable[[Dims], Grid]
     block: Grid
+    arranged: Callable[[Dims], Grid] | None = None
     shared: int = 0
     dynamic: int = 0
     refuses: Callable[[Dims], str | None] = lambda dims: None
@@ -103,6 +105,10 @@ class Stage:
     def threads(self) -> int:
         """Threads in one block."""
         return prod(self.block)
+
+    def block_at(self, dims: Dims) -> Grid:
+        """Threads on each axis of a block at ``dims``."""
+        return self.arranged(dims) if self.arranged else self.block
 
     def supports(
         self, dims: Dims, inputs: Mapping[str, object] | None = None, out: object = None, shared_limit: int | None = None
