@@ -249,6 +249,33 @@ def test_a_signal_to_the_runner_ends_everything_within_5_s(scenario, good, at_on
     assert not left, "the run left a temporary file for good"
 
 
+HALF_ENDED = """\
+import ctypes, os, pathlib, platform, signal, subprocess, sys, threading, time
+from mage.notebook import kernel_launcher
+signal.pthread_sigmask(signal.SIG_BLOCK, kernel_launcher.WATCHED)
+ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
+working = os.fork()
+if working:
+    sys.exit(kernel_launcher.watch(working))
+subprocess.Popen(["sleep", "600"])
+threading.Thread(target=time.sleep, args=(600,)).start()
+pathlib.Path(sys.argv[1]).touch()
+ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[platform.machine()], 0)  # exit of this thread, not of the process
+"""
+
+
+def test_a_process_whose_first_thread_has_ended_is_ended_with_its_children(start, eventually, tmp_path):
+    """So does every process of several threads that is killed, for a moment; its children must not get lost in it."""
+    started = start(sys.executable, "-c", HALF_ENDED, str(tmp_path / "there"))
+    eventually((tmp_path / "there").exists, what="the process with a child")
+
+    (working,) = Path(f"/proc/{started.process.pid}/task/{started.process.pid}/children").read_text().split()
+    eventually(lambda: " Z " in Path(f"/proc/{working}/stat").read_text(), what="the end of the first thread")
+    os.kill(started.process.pid, signal.SIGTERM)
+    assert started.process.wait(60) == 128 + signal.SIGKILL
+    assert started.gone(10), "the child outlived its guard"
+
+
 def test_interrupt_from_the_keyboard_reaches_kernel_and_runner_alike(tree, start_mage, eventually):
     """A terminal sends SIGINT to the whole group: the kernel gets it too, and still the run ends as interrupted."""
     tree.note(cells=[TELL, SLEEP], parameters=OUT)

@@ -95,15 +95,13 @@ _CACHED_QUADS = 768
 
 
 def _by_row(dims: Dims) -> str | None:
-    quads = dims[1] // 4
-    # 256 quads are a whole block of by_row, and its smaller blocks fill a device more evenly.
+    quads = dims[1] // 4  # 256 are a whole block of by_row, and its smaller blocks fill a device more evenly
     return None if _CACHED_QUADS % quads == 0 and quads != 256 else "by_row"
 
 
 def _rows_of_quads(dims: Dims) -> Grid:
     """The quads of a row on x, rows on y."""
-    quads = dims[1] // 4
-    return (quads, _CACHED_QUADS // quads, 1)
+    return (dims[1] // 4, _CACHED_QUADS // (dims[1] // 4), 1)
 
 
 def _by_row_grid(dims: Dims) -> Grid:

@@ -69,13 +69,12 @@ def watch(kernel: int) -> int:
         if told in (signal.SIGTERM, signal.SIGHUP):
             break
     for _ in range(500):
-        remaining = descendants(os.getpid())
-        for pid in remaining:
+        for pid in descendants(os.getpid()):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         ended = _reap(kernel)
         code = ended if code is None else code
-        if not remaining:
+        if not _has_children():  # orphans become children of this process, so nothing is left below it
             break
         time.sleep(0.01)
     return 128 + signal.SIGTERM if code is None else code
@@ -92,16 +91,27 @@ def _reap(kernel: int) -> int | None:
     return code
 
 
+def _has_children() -> bool:
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
 def descendants(ancestor: int) -> list[int]:
-    """Processes below ``ancestor`` that have not ended, from /proc."""
+    """Processes below ``ancestor`` that still run or are not yet collected, from /proc.
+
+    A process whose first thread has ended looks like one that has ended, while its other threads run and its children
+    are still its own: so none is left out by its state.
+    """
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             with contextlib.suppress(OSError, ValueError, IndexError):
                 # The name in the second field may hold spaces and brackets: count from its end.
                 fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
-                if fields[0] not in "ZX":
-                    children.setdefault(int(fields[1]), []).append(int(entry.name))
+                children.setdefault(int(fields[1]), []).append(int(entry.name))
     found, waiting = [], [ancestor]
     while waiting:
         below = children.get(waiting.pop(), [])
