@@ -69,12 +69,13 @@ def watch(kernel: int) -> int:
         if told in (signal.SIGTERM, signal.SIGHUP):
             break
     for _ in range(500):
-        for pid in descendants(os.getpid()):
+        remaining = descendants(os.getpid())
+        for pid in remaining:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         ended = _reap(kernel)
         code = ended if code is None else code
-        if not _has_children():  # orphans become children of this process, so nothing is left below it
+        if not remaining:
             break
         time.sleep(0.01)
     return 128 + signal.SIGTERM if code is None else code
@@ -89,14 +90,6 @@ def _reap(kernel: int) -> int | None:
                 status = os.waitstatus_to_exitcode(ended[1])
                 code = status if status >= 0 else 128 - status
     return code
-
-
-def _has_children() -> bool:
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True
 
 
 def descendants(ancestor: int) -> list[int]:
